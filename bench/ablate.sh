@@ -41,39 +41,27 @@ code() { objcopy -O binary -j .text "$1/lib/libcowshed.so.0" /dev/stdout | cksum
 [ "$(code "$root/build/plain")" != "$(code "$without")" ] ||
 	fail "without $name the library has the same code"
 
-# once SIDE LIBRARIES COMMAND...: appends to $tmp/SIDE.FIGURE
-once() {
-	side=$1 libraries=$2
-	shift 2
-	"$bin/plain_measure" -w 1G >/dev/null # each side finds the same memory
-	LD_LIBRARY_PATH=$libraries "$bin/plain_measure" -o "$tmp/line" \
+once() { # SIDE COMMAND...
+	shift
+	libraries=$root/build/plain/lib
+	[ "$side" = with ] || libraries=$without/lib
+	warm 1G
+	LD_LIBRARY_PATH=$libraries "$bin/plain_measure" -o "$tmp/measured" \
 		-p "$libraries/libcowshed-preload.so" -- "$@" >"$tmp/out" || fail "failed ($side): $*"
-	for figure in wall_ms cpu_ms peak_kib; do
-		field $figure <"$tmp/line" >>"$tmp/$side.$figure"
-	done
-	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*_[um]s\|busy\)=[0-9.]*$/\1/p' | sort -u); do
-		field "$figure" <"$tmp/out" >"$tmp/values"
-		median "$tmp/values" >>"$tmp/$side.$figure"
-	done
+	cat "$tmp/measured" >>"$tmp/out"
+	keep "$side"
 }
 
 if [ "${1:-}" = -- ]; then
 	shift
 	program=$1
 	[ ! -x "$bin/$program" ] || { shift && set -- "$bin/$program" "$@"; }
-	turn=0 sides='with without'
-	while [ $turn -lt "${PAIRS:-8}" ]; do
-		for side in $sides; do
-			[ "$side" = with ] && once with "$root/build/plain/lib" "$@"
-			[ "$side" = without ] && once without "$without/lib" "$@"
-		done
-		sides="${sides#* } ${sides%% *}"
-		turn=$((turn + 1))
-	done
-	for file in "$tmp"/with.*; do
-		figure=${file#"$tmp"/with.}
-		report_pairs "without-$name" "${program##*/}/$figure" "${figure##*_}" "$file" \
-			"$tmp/without.$figure" - 0
+	turns=${PAIRS:-8}
+	in_turns 'with without' once "$@"
+	for figure in wall_ms cpu_ms peak_kib $(cd "$tmp/of" && ls | sed -n 's/^with\.\(.*_[um]s\|busy\)$/\1/p' |
+		grep -v -e '^wall_ms$' -e '^cpu_ms$'); do
+		report_pairs "without-$name" "${program##*/}/$figure" "${figure##*_}" "$tmp/of/with.$figure" \
+			"$tmp/of/without.$figure" - 0
 	done
 	exit
 fi

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the programs bench/plain_border_*.c share: blocks, workers, what all of them use
+ * What the programs bench/plain_border_*.c share: options, blocks, workers
  *
  * These programs fork children that give up privileges, as servers do. They are plain
- * programs: they know nothing of cowshed and run with or without the shim.
+ * programs: they know nothing of cowshed and run with or without the shim. All take the
+ * same options, and use some of them:
+ *
+ *      -b BLOCK -t TOTAL   TOTAL bytes (2G) in blocks of BLOCK (16M); -H: advise huge pages
+ *      -m MODE -n TIMES -s SECONDS -p PERCENT
+ *      -c -d -k            what the program says
  *
  * drop() becomes the user and group 65534 without other groups. A process that may not do
  * that sets no_new_privs in its place, and the program prints drop=no_new_privs.
@@ -18,46 +23,46 @@
 #include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #define NOBODY 65534
 
-/* ---- Blocks -------------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------- */
 
 static char **blocks;
 static size_t block_bytes = 16 * MIB, total = 2 * GIB, block_count;
-static bool huge;
+static bool huge, given[128]; /* by the letter of an option */
+static const char *mode = "";
+static double seconds = 10, percent = 100;
 
-static inline char *block_new(size_t bytes, int value)
+static double charge_mib(void);
+
+/* Reads the options, and notes what memory was used before; *times is -n. */
+static inline void options(int argc, char **argv, int *times)
 {
-	char *p = malloc(bytes);
+	int c;
 
-	if (!p)
-		die("malloc of %zu bytes failed", bytes);
-	if (huge) {
-		uintptr_t at = ((uintptr_t)p + PAGE - 1) & -PAGE;
-
-		madvise((void *)at, ((uintptr_t)p + bytes - at) & -PAGE, MADV_HUGEPAGE);
+	(void)charge_mib();
+	while ((c = getopt(argc, argv, "b:t:m:n:s:p:cdkH")) != -1) {
+		switch (c) {
+		case 'b': block_bytes = size_parse(optarg); break;
+		case 't': total = size_parse(optarg); break;
+		case 'm': mode = optarg; break;
+		case 'n': *times = atoi(optarg); break;
+		case 's': seconds = atof(optarg); break;
+		case 'p': percent = atof(optarg); break;
+		case 'H': huge = true; break;
+		case '?': die("usage: see the heads of bench/border.h and bench/%s.c",
+		              program_invocation_short_name);
+		}
+		given[c] = true;
 	}
-	memset(p, value, bytes);
-	return p;
 }
+
+/* ---- Blocks -------------------------------------------------------------- */
 
 static inline void blocks_fill(int value)
 {
-	block_count = block_bytes ? total / block_bytes : 0;
-	blocks = calloc(block_count + 1, sizeof(*blocks));
-	if (!block_count || !blocks)
-		die("bad size");
-	for (size_t i = 0; i < block_count; i++)
-		blocks[i] = block_new(block_bytes, value);
-}
-
-static inline void blocks_rewrite(int value)
-{
-	for (size_t i = 0; i < block_count; i++)
-		if (blocks[i])
-			memset(blocks[i], value, block_bytes);
+	blocks = blocks_of(total, block_bytes, huge, value, &block_count);
 }
 
 /* The first byte of a page of all blocks. */
@@ -78,17 +83,6 @@ static inline bool blocks_are(int value)
 	return true;
 }
 
-/* The size of each option that all programs have; false if it is another option. */
-static inline bool blocks_option(int c)
-{
-	switch (c) {
-	case 'b': block_bytes = size_parse(optarg); return true;
-	case 't': total = size_parse(optarg); return true;
-	case 'H': huge = true; return true;
-	default: return false;
-	}
-}
-
 /* ---- Processes ----------------------------------------------------------- */
 
 static inline bool may_drop(void)
@@ -103,14 +97,11 @@ static inline void drop(void)
 		_exit(120);
 }
 
+/* Ends a line of figures. */
 static inline void print_drop(void)
 {
-	printf(" drop=%s", may_drop() ? "setuid" : "no_new_privs");
-}
-
-static inline double us_since(double t0)
-{
-	return (now_ns() - t0) / 1e3;
+	printf(" drop=%s\n", may_drop() ? "setuid" : "no_new_privs");
+	fflush(stdout);
 }
 
 /* Waits for SIGTERM, which is blocked, and checks all blocks then. */
@@ -126,20 +117,26 @@ __attribute__((noreturn)) static inline void worker_stay(int value)
 	_exit(blocks_are(value) ? 0 : 121);
 }
 
+static inline void sigterm_block(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 /* Forks a worker and waits until it has dropped, if it shall. Returns the pause of fork()
  * in microseconds. The worker reads a byte before it answers. */
 static inline double worker_start(pid_t *ret, bool drops, int value)
 {
 	static int ready[2];
-	sigset_t set;
 	double t0, us;
 	char byte;
 
 	if (!ready[1] && pipe(ready))
 		die("pipe");
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigterm_block();
 	t0 = now_ns();
 	*ret = fork();
 	us = us_since(t0);
@@ -159,24 +156,43 @@ static inline double worker_start(pid_t *ret, bool drops, int value)
 	return us;
 }
 
-static inline void child_reap(pid_t pid)
+/* The pause of a fork whose child exits at once, in microseconds; it is reaped. */
+static inline double fork_once(void)
 {
-	int status;
+	double t0 = now_ns(), us;
+	pid_t pid = fork();
 
-	if (waitpid(pid, &status, 0) != pid || status)
-		die("a child saw wrong bytes, or crashed (status %x)", status);
+	if (pid == 0)
+		_exit(0);
+	us = us_since(t0);
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	reap(pid);
+	return us;
+}
+
+static inline void workers_start(pid_t *pids, int n, bool drops)
+{
+	for (int i = 0; i < n; i++)
+		worker_start(&pids[i], drops, 1);
 }
 
 static inline void worker_end(pid_t pid)
 {
 	kill(pid, SIGTERM);
-	child_reap(pid);
+	reap(pid);
+}
+
+static inline void workers_end(const pid_t *pids, int n)
+{
+	for (int i = 0; i < n; i++)
+		worker_end(pids[i]);
 }
 
 /* ---- Memory of all processes --------------------------------------------- */
 
 /* plain_measure puts a program into a cgroup of its own, which it names so. */
-static inline double charge_mib(void)
+static double charge_mib(void)
 {
 	static struct meter m;
 	static bool known, grouped;

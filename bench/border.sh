@@ -32,70 +32,47 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_measure" "$bin/plain_border_master" "$shim"
 
-turns=${BENCH_ROUNDS:-6} total=${BORDER_TOTAL:-2G} seconds=${BORDER_SECONDS:-10}
+turns_of 6 3
+total=${BORDER_TOTAL:-2G} seconds=${BORDER_SECONDS:-10} block=${BORDER_BLOCK:-16M}
 connections=1000 living=600 toggles=100000 allocations=200
 if quick; then
-	turns=${BENCH_ROUNDS:-3} total=${BORDER_TOTAL:-256M} seconds=${BORDER_SECONDS:-2}
+	total=${BORDER_TOTAL:-256M} seconds=${BORDER_SECONDS:-2}
 	connections=200 living=150 toggles=20000 allocations=50
 fi
-block=${BORDER_BLOCK:-16M}
 base=
 if [ -n "${BASE:-}" ]; then
 	base=$BASE/build/plain/lib/libcowshed-preload.so
 	need "$base"
 fi
+own_shim=$shim limit=900
 
-# once SIDE PROGRAM ARGS...: runs one process; appends the median of each of its figures to
-# $tmp/SIDE.FIGURE
-once() {
-	side=$1 preload='' tunables='' options='' program=$bin/plain_border_$2
+once() { # SIDE PROGRAM ARGS...: one process
+	program=$bin/plain_border_$2 ran=$1 shim=$own_shim options=${BORDER_OPTIONS:-}
 	shift 2
-	case $side in
-	shim) preload=$shim options=${BORDER_OPTIONS:-} ;;
-	base) preload=$base ;;
-	huge)
-		tunables=$huge_pages
-		set -- "$@" -H ;;
-	esac
-	"$bin/plain_measure" -w "$warm" >/dev/null # each side finds the same memory
-	env ${tunables:+GLIBC_TUNABLES="$tunables"} ${options:+COWSHED_OPTIONS="$options"} \
-		timeout 900 "$bin/plain_measure" -o "$tmp/run" -p "$preload" -- \
-		"$program" "$@" >"$tmp/out" || fail "failed ($side): $program $*"
-	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*\)=[-0-9].*/\1/p' |
-		sort -u); do
-		field "$figure" <"$tmp/out" >"$tmp/values"
-		median "$tmp/values" >>"$tmp/$side.$figure"
-	done
-	sed 's/.*peak_by=\([^ ]*\).*/\1/; s/^rss$/system/' "$tmp/run" >>"$tmp/by"
+	[ "$side" != base ] || ran=shim shim=$base options=
+	warm "$total"
+	measure_as $ran "$program" "$@"
+	keep "$side"
 }
 
 # all NAME SIDES PROGRAM ARGS...: runs the sides in turns; line() reports them as NAME
 all() {
-	name=$1 sides=$2
+	name=$1 sides=$2${base:+ base}
 	shift 2
-	[ -z "$base" ] || sides="$sides base"
-	rm -f "$tmp"/plain.* "$tmp"/huge.* "$tmp"/base.* "$tmp"/shim.* "$tmp/by"
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		for on_side in $sides; do
-			once "$on_side" "$@"
-		done
-		sides="${sides#* } ${sides%% *}"
-		turn=$((turn + 1))
-	done
+	in_turns "$sides" once "$@"
+	sed -i 's/^rss$/system/' "$tmp/of/by" # the programs measure the system then
 }
 
 # line CASE FIGURE UNIT ON BAR [BAR-OF-BASE]: ours against plain, huge pages and BASE
 line() {
-	memory=
-	[ "$3" != MiB ] || memory=$(peak_by "$tmp/by")
-	report_pairs border "$name/$1" "$3" "$tmp/shim.$2" "$tmp/plain.$2" "$4" "$5" "$memory"
-	against=- of_base=${6:+ratio}
-	case $4 in speedup | faster) against=faster ;; esac
-	[ ! -e "$tmp/huge.$2" ] || report_pairs border "$name/$1/huge" "$3" "$tmp/shim.$2" \
-		"$tmp/huge.$2" $against 0 "$memory"
-	[ ! -e "$tmp/base.$2" ] || report_pairs border "$name/$1/base" "$3" "$tmp/shim.$2" \
-		"$tmp/base.$2" "${of_base:--}" "${6:-0}" "$memory"
+	of_shim=$tmp/of/shim.$2 memory='' of_huge=- of_base=${6:+ratio}
+	[ "$3" != MiB ] || memory=$(peak_by "$tmp/of/by")
+	report_pairs border "$name/$1" "$3" "$of_shim" "$tmp/of/plain.$2" "$4" "$5" "$memory"
+	case $4 in speedup | faster) of_huge=faster ;; esac
+	[ ! -e "$tmp/of/huge.$2" ] || report_pairs border "$name/$1/huge" "$3" "$of_shim" \
+		"$tmp/of/huge.$2" $of_huge 0 "$memory"
+	[ ! -e "$tmp/of/base.$2" ] || report_pairs border "$name/$1/base" "$3" "$of_shim" \
+		"$tmp/of/base.$2" "${of_base:--}" "${6:-0}" "$memory"
 }
 
 master_row() {
@@ -154,12 +131,10 @@ call_row() {
 	line again again_ns ns - 0
 	line memory growth_mib MiB - 0
 	all call-alone 'plain shim' call -m alone -t 256M -b "$block" -n 9
-	for side in shim base; do
-		[ ! -e "$tmp/$side.first_us" ] || paste "$tmp/$side.first_us" \
-			"$tmp/plain.first_us" | awk '{ print $1 - $2 }' >"$tmp/$side.extra"
-	done
+	paste "$tmp/of/shim.first_us" "$tmp/of/plain.first_us" |
+		awk '{ print $1 - $2 }' >"$tmp/of/shim.extra"
 	line first first_us us - 0
-	report border "$name/first-beyond-plain" us "$tmp/shim.extra" - ours 1
+	row "$name/first-beyond-plain" us extra - ours 1
 	line again again_ns ns - 0
 	for child in without beside; do
 		set --
@@ -200,10 +175,9 @@ beside_row() {
 }
 
 [ $# -gt 0 ] || set -- master daemon free living call orphan beside
-warm=$total
-for row in "$@"; do
-	case $row in
-	master | daemon | free | living | call | orphan | beside) "${row}_row" ;;
-	*) fail "there is no row $row" ;;
+for part in "$@"; do
+	case $part in
+	master | daemon | free | living | call | orphan | beside) "${part}_row" ;;
+	*) fail "there is no row $part" ;;
 	esac
 done

@@ -11,61 +11,27 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_churn" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-5}
+turns_of 5 5
 times=1000
 quick && times=50
+rivals="glibc $(installed jemalloc jemalloc-thp mimalloc tcmalloc | tr '\n' ' ')"
 
-preload_of() {
-	case $1 in
-	ours) echo "$shim" ;;
-	jemalloc | jemalloc-thp) library jemalloc ;;
-	mimalloc) library mimalloc ;;
-	tcmalloc) library tcmalloc_minimal ;;
-	esac
-}
-
-sides='ours glibc'
-for side in jemalloc jemalloc-thp mimalloc tcmalloc; do
-	[ -z "$(preload_of $side)" ] || sides="$sides $side"
-done
-
-one() { # SIDE ARGUMENTS...: appends to $tmp/SIDE.wall, .cpu and .peak
-	side=$1
+once() { # SIDE ARGUMENTS...
 	shift
-	setting=A=
-	[ "$side" != jemalloc-thp ] || setting=MALLOC_CONF=thp:always
-	"$bin/plain_measure" -w 2G
-	"$bin/plain_measure" -o "$tmp/line" -p "$(preload_of "$side")" -- \
-		env "$setting" "$bin/plain_churn" "$@" >/dev/null ||
-		fail "plain_churn failed ($side, $*)"
-	field wall_ms <"$tmp/line" >>"$tmp/$side.wall"
-	field cpu_ms <"$tmp/line" >>"$tmp/$side.cpu"
-	field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }' >>"$tmp/$side.peak"
-	field peak_by <"$tmp/line" >>"$tmp/by"
+	warm 2G
+	measure_as "$side" "$bin/plain_churn" "$@"
+	keep "$side"
 }
 
 compare() { # CASE ARGUMENTS...
 	case_name=$1
 	shift
-	rm -f "$tmp"/*.wall "$tmp"/*.cpu "$tmp"/*.peak "$tmp/by"
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		for side in $sides; do
-			one "$side" "$@"
-		done
-		# Each side comes after each other one.
-		sides="${sides#* } ${sides%% *}"
-		turn=$((turn + 1))
-	done
-	best=$tmp/glibc.wall
-	for side in $sides; do
-		[ "$side" = ours ] || best=$(better "$best" "$tmp/$side.wall")
-	done
-	report churn "$case_name/wall" ms "$tmp/ours.wall" "$tmp/glibc.wall" ratio 0.8
-	report churn "$case_name/wall/best-rival" ms "$tmp/ours.wall" "$best" ratio 1.1
-	report churn "$case_name/cpu" ms "$tmp/ours.cpu" "$tmp/glibc.cpu" - 0
-	report churn "$case_name/peak" MiB "$tmp/ours.peak" "$tmp/glibc.peak" ratio 1.1 \
-		"$(peak_by "$tmp/by")"
+	# shellcheck disable=SC2086
+	in_turns "shim ${rivals% }" once "$@"
+	row "$case_name/wall" ms wall_ms glibc ratio 0.8
+	row "$case_name/wall/best-rival" ms wall_ms "$rivals" ratio 1.1
+	row "$case_name/cpu" ms cpu_ms glibc - 0
+	row "$case_name/peak" MiB peak_mib glibc ratio 1.1
 }
 
 compare 5-25MiB -n $times

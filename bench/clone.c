@@ -55,10 +55,8 @@ static double eager(const char *src, size_t bytes)
 	double t0 = now_ns();
 
 	for (int i = 0; i < times; i++) {
-		char *p = malloc(bytes);
+		char *p = block_of(bytes, false, -1);
 
-		if (!p)
-			die("malloc");
 		memcpy(p, src, bytes);
 		use(p);
 		free(p);
@@ -68,47 +66,35 @@ static double eager(const char *src, size_t bytes)
 
 int main(void)
 {
-	static const size_t sizes[] = { 4 * KIB,   64 * KIB, MIB,
-		                        64 * MIB, GIB,      4 * GIB };
-	enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
-	static struct series clone[SIZES], unref[SIZES], pair[SIZES];
-	static struct series rival[SIZES];
+	static const size_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 64 * MIB, GIB, 4 * GIB };
+	enum { SIZES = COUNT_OF(sizes) };
+	static struct series clone[SIZES], unref[SIZES], pair[SIZES], rival[SIZES];
 	struct cow_storage *s[SIZES];
-	char what[64];
 	double least = 1e18, most = 0;
 
 	warm_host(4 * 64 * MIB);
 	for (int i = 0; i < SIZES; i++)
 		s[i] = storage_of(sizes[i]);
-	for (int i = 0; i < SIZES; i++) { /* warms the metadata */
-		static struct series drop;
-
-		batch(s[i], &drop, &drop, &drop);
-	}
-	for (int round = 0; round < rounds(21); round++)
+	for (int round = -1; round < rounds(21); round++) {
+		warming_up = round < 0; /* of the metadata */
 		for (int i = 0; i < SIZES; i++) {
 			batch(s[i], &clone[i], &unref[i], &pair[i]);
-			if (sizes[i] <= 64 * MIB)
-				series_add(&rival[i],
-				           eager(cow_storage_data(s[i]),
-				                 sizes[i]));
+			if (sizes[i] <= 64 * MIB && !warming_up)
+				series_add(&rival[i], eager(cow_storage_data(s[i]), sizes[i]));
 		}
+	}
 	for (int i = 0; i < SIZES; i++) {
+		const char *size = size_name(sizes[i]);
 		double m = series_median(&clone[i]);
 
 		least = m < least ? m : least;
 		most = m > most ? m : most;
-		report("clone", size_name(sizes[i]), "ns", &clone[i],
-		       rival[i].n ? &rival[i] : NULL, BAR_OURS, 50);
-		snprintf(what, sizeof(what), "%s-unref", size_name(sizes[i]));
-		report("clone", what, "ns", &unref[i], NULL, BAR_NONE, 0);
-		snprintf(what, sizeof(what), "%s-clone+unref",
-		         size_name(sizes[i]));
-		report("clone", what, "ns", &pair[i], NULL, BAR_NONE, 0);
+		report(size, "ns", &clone[i], rival[i].n ? &rival[i] : NULL, BAR_OURS, 50);
+		report_ratio(named("%s-unref", size), "ns", &unref[i], NULL);
+		report_ratio(named("%s-clone+unref", size), "ns", &pair[i], NULL);
 		cow_storage_unref(s[i]);
 	}
 	/* "The same at all sizes" means: within a quarter. */
-	report_one("clone", "slowest-size/fastest-size", "x", most / least,
-	           BAR_OURS, 1.25);
+	report_one("slowest-size/fastest-size", "x", most / least, BAR_OURS, 1.25);
 	return 0;
 }

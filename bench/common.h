@@ -3,15 +3,16 @@
  * What every benchmark needs: clocks, medians, one line a measurement
  *
  * Every bench/NAME.c is a program of its own. So the code that they share is static
- * functions in this header. A program that includes cowshed.h first also gets must():
- * if a call fails, it ends the program with the library's error message.
+ * functions in this header. A program that includes cowshed.h first also gets must(),
+ * which ends the program with the library's error message if a call fails, and
+ * storage_filled(). The lines of a program have its file's name as their `bench`.
  *
  * The programs keep these rules of measuring, and this file serves them:
  *
  *  - Rivals run in turns in one process or one script (A B A B ...), never all
  *    of one and then all of the other. A slow moment of the machine hits both.
  *  - A *series* holds one number a round. A report prints its median, its spread
- *    (min..max), and the ratio of the medians.
+ *    (min..max), and the ratio of the medians. While warming_up is set, no number counts.
  *  - The first touch of memory that the host never gave to this guest costs several
  *    times more. warm_host() touches as much memory as will be used, once.
  *  - CPU time is the time of the process, its threads and its dead children.
@@ -48,6 +49,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,6 +58,7 @@
 #define GIB ((size_t)1 << 30)
 #define PAGE ((size_t)4096)
 #define HUGE ((size_t)2 << 20)
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -107,6 +110,16 @@ static inline double cpu_ns(void)
 	return cpu_ns_of(RUSAGE_SELF) + cpu_ns_of(RUSAGE_CHILDREN);
 }
 
+static inline double us_since(double t0)
+{
+	return (now_ns() - t0) / 1e3;
+}
+
+static inline double ms_since(double t0)
+{
+	return (now_ns() - t0) / 1e6;
+}
+
 static inline void sleep_ms(long ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
@@ -135,22 +148,30 @@ static inline int rounds(int full)
 	return quick() && full > 7 ? 7 : full;
 }
 
-/* "64MiB", in one of four buffers that take turns. */
+/* The name of a case: a text in one of eight buffers that take turns. */
+__attribute__((format(printf, 1, 2))) static inline const char *named(const char *format, ...)
+{
+	static char name[8][96];
+	static int turn;
+	char *s = name[turn++ & 7];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(s, sizeof(name[0]), format, ap);
+	va_end(ap);
+	return s;
+}
+
+/* "64MiB" */
 static inline const char *size_name(size_t bytes)
 {
-	static char name[4][24];
-	static int turn;
-	char *s = name[turn++ & 3];
-
 	if (bytes >= GIB && bytes % GIB == 0)
-		snprintf(s, 24, "%zuGiB", bytes / GIB);
-	else if (bytes >= MIB && bytes % MIB == 0)
-		snprintf(s, 24, "%zuMiB", bytes / MIB);
-	else if (bytes >= KIB && bytes % KIB == 0)
-		snprintf(s, 24, "%zuKiB", bytes / KIB);
-	else
-		snprintf(s, 24, "%zuB", bytes);
-	return s;
+		return named("%zuGiB", bytes / GIB);
+	if (bytes >= MIB && bytes % MIB == 0)
+		return named("%zuMiB", bytes / MIB);
+	if (bytes >= KIB && bytes % KIB == 0)
+		return named("%zuKiB", bytes / KIB);
+	return named("%zuB", bytes);
 }
 
 /* "4096", "64K", "1M", "4G". */
@@ -169,6 +190,18 @@ static inline size_t size_parse(const char *s)
 	return v;
 }
 
+/* ---- Numbers that look random ---------------------------------------------- */
+
+#define RANDOM_START 88172645463325252u
+
+static inline uint64_t random_next(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
 /* ---- Series -------------------------------------------------------------- */
 
 struct series {
@@ -176,9 +209,11 @@ struct series {
 	int n;
 };
 
+static bool warming_up;
+
 static inline void series_add(struct series *s, double value)
 {
-	if (s->n < 256)
+	if (!warming_up && s->n < 256)
 		s->v[s->n++] = value;
 }
 
@@ -189,22 +224,46 @@ static inline int series_order(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The q-quantile: 0 the least, 0.5 the median, 1 the greatest. */
+/* The q-quantile of n numbers, which it sorts: 0 the least, 0.5 the median, 1 the greatest. */
+static inline double quantile(double *v, size_t n, double q)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof(*v), series_order);
+	return v[(size_t)(q * (double)(n - 1) + 0.5)];
+}
+
 static inline double series_at(const struct series *s, double q)
 {
 	struct series t = *s;
+	double at = quantile(t.v, t.n, q);
 
-	if (!t.n)
-		return 0;
-	qsort(t.v, t.n, sizeof(t.v[0]), series_order);
-	if (q == 0.5 && t.n % 2 == 0)
-		return (t.v[t.n / 2 - 1] + t.v[t.n / 2]) / 2;
-	return t.v[(int)(q * (t.n - 1) + 0.5)];
+	return q == 0.5 && t.n && t.n % 2 == 0 ? (t.v[t.n / 2 - 1] + t.v[t.n / 2]) / 2 : at;
 }
 
 static inline double series_median(const struct series *s)
 {
 	return series_at(s, 0.5);
+}
+
+/* Wall and CPU time of the same work, in ms. */
+struct times {
+	struct series wall, cpu;
+};
+
+struct moment {
+	double wall, cpu;
+};
+
+static inline struct moment moment_now(void)
+{
+	return (struct moment){ now_ns(), cpu_ns() };
+}
+
+static inline void times_add(struct times *t, struct moment from)
+{
+	series_add(&t->wall, ms_since(from.wall));
+	series_add(&t->cpu, (cpu_ns() - from.cpu) / 1e6);
 }
 
 /* ---- Reports ------------------------------------------------------------- */
@@ -225,9 +284,9 @@ static inline void report_failure(void)
 }
 
 /* A line without numbers. The program goes on; when it ends, it exits with 1. */
-static inline void report_failed(const char *bench, const char *what,
-                                 const char *unit, const char *why)
+static inline void report_failed(const char *what, const char *unit, const char *why)
 {
+	const char *bench = program_invocation_short_name;
 	static bool known;
 
 	printf("bench=%s case=%s unit=%s ours=- rival=- ratio=- bar=- on=- "
@@ -259,11 +318,11 @@ static inline void report_bar(const char *unit, enum bar_on on, double bar, bool
 
 /* One measurement. `rival` may be NULL. An empty series has failed. `by` says how memory
  * was measured; it is NULL for other figures. */
-static inline void report_by(const char *bench, const char *what,
-                             const char *unit, const struct series *ours,
-                             const struct series *rival, enum bar_on on,
-                             double bar, const char *by)
+static inline void report_by(const char *what, const char *unit, const struct series *ours,
+                             const struct series *rival, enum bar_on on, double bar,
+                             const char *by)
 {
+	const char *bench = program_invocation_short_name;
 	bool faster = on == BAR_SPEEDUP || on == BAR_FASTER;
 	double o = series_median(ours);
 	double r = rival ? series_median(rival) : 0;
@@ -275,20 +334,17 @@ static inline void report_by(const char *bench, const char *what,
 	bool met = on == BAR_SPEEDUP ? judged >= bar : judged <= bar;
 
 	if (!ours->n || (rival && !rival->n)) {
-		report_failed(bench, what, unit,
-		              ours->n ? "the rival was not measured" :
-		                        "ours was not measured");
+		report_failed(what, unit, ours->n ? "the rival was not measured" :
+		                                    "ours was not measured");
 		return;
 	}
 	if (has_bar && by && strcmp(by, "cgroup")) {
 		printf("  %s, %s: %.4g %s by %s\n", bench, what, o, unit, by);
-		report_failed(bench, what, unit,
-		              "memory was not measured by a cgroup");
+		report_failed(what, unit, "memory was not measured by a cgroup");
 		return;
 	}
-	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g "
-	       "ours_max=%.6g", bench, what, unit, o, series_at(ours, 0),
-	       series_at(ours, 1));
+	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g ours_max=%.6g", bench, what,
+	       unit, o, series_at(ours, 0), series_at(ours, 1));
 	if (rival)
 		printf(" rival=%.6g rival_min=%.6g rival_max=%.6g ratio=%.4g",
 		       r, series_at(rival, 0), series_at(rival, 1), ratio);
@@ -300,110 +356,71 @@ static inline void report_by(const char *bench, const char *what,
 		printf(" bar=- on=%s met=-", faster ? "speedup" : "ratio");
 	printf(" n=%d%s%s\n", ours->n, by ? " by=" : "", by ? by : "");
 
-	printf("  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, unit,
-	       series_at(ours, 0), series_at(ours, 1));
+	printf("  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, unit, series_at(ours, 0),
+	       series_at(ours, 1));
 	if (rival)
-		printf("; rival %.4g (%.4g..%.4g): %.4g x%s", r,
-		       series_at(rival, 0), series_at(rival, 1), ratio,
-		       faster ? " faster" : "");
+		printf("; rival %.4g (%.4g..%.4g): %.4g x%s", r, series_at(rival, 0),
+		       series_at(rival, 1), ratio, faster ? " faster" : "");
 	if (has_bar)
 		report_bar(unit, on, bar, met);
 	putchar('\n');
 	fflush(stdout);
 }
 
-static inline void report(const char *bench, const char *what,
-                          const char *unit, const struct series *ours,
-                          const struct series *rival, enum bar_on on,
-                          double bar)
+static inline void report(const char *what, const char *unit, const struct series *ours,
+                          const struct series *rival, enum bar_on on, double bar)
 {
-	report_by(bench, what, unit, ours, rival, on, bar, NULL);
+	report_by(what, unit, ours, rival, on, bar, NULL);
+}
+
+/* Without a bar: ours / rival. */
+static inline void report_ratio(const char *what, const char *unit, const struct series *ours,
+                                const struct series *rival)
+{
+	report(what, unit, ours, rival, BAR_NONE, 0);
+}
+
+/* Without a bar: rival / ours. */
+static inline void report_faster(const char *what, const char *unit, const struct series *ours,
+                                 const struct series *rival)
+{
+	report(what, unit, ours, rival, BAR_FASTER, 0);
 }
 
 /* A single number, without rounds. */
-static inline void report_one(const char *bench, const char *what,
-                              const char *unit, double ours, enum bar_on on,
+static inline void report_one(const char *what, const char *unit, double ours, enum bar_on on,
                               double bar)
 {
 	struct series s = { { ours }, 1 };
 
-	report(bench, what, unit, &s, NULL, on, bar);
+	report(what, unit, &s, NULL, on, bar);
 }
 
-/* ---- Memory -------------------------------------------------------------- */
+/* ---- Other processes ----------------------------------------------------- */
 
-/* Keeps the compiler from dropping what was computed or written. */
-static inline void use(const void *p)
+/* Waits for a child, which must have ended well. */
+static inline void reap(pid_t pid)
 {
-	__asm__ volatile("" : : "r"(p) : "memory");
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid || status)
+		die("a child saw wrong bytes, or crashed (status %#x)", status);
 }
 
-/* A figure of a "Name:  123 kB" file, in bytes; -1 if it is not there. */
-static inline double file_kb(const char *path, const char *name)
+static inline void byte_out(int fd)
 {
-	char line[256];
-	double kb = -1;
-	size_t len = strlen(name);
-	FILE *f = fopen(path, "re");
-
-	if (!f)
-		return -1;
-	while (kb < 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, name, len) && line[len] == ':')
-			kb = strtod(line + len + 1, NULL) * 1024;
-	fclose(f);
-	return kb;
+	if (write(fd, "", 1) != 1)
+		die("write: %s", strerror(errno));
 }
 
-/* The number that a file in a folder begins with; -1 if there is none. */
-static inline double file_number(const char *dir, const char *name)
+static inline void byte_in(int fd)
 {
-	char path[600];
-	double v = -1;
-	FILE *f;
+	char c;
 
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "re");
-	if (!f)
-		return -1;
-	if (fscanf(f, "%lf", &v) != 1)
-		v = -1;
-	fclose(f);
-	return v;
+	if (read(fd, &c, 1) != 1)
+		die("the other process is gone");
 }
 
-static inline void *map_anonymous(size_t bytes, bool huge)
-{
-	char *p = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE,
-	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char *start = (char *)(((uintptr_t)p + HUGE - 1) & -HUGE);
-
-	if (p == MAP_FAILED)
-		die("no %zu bytes of address space", bytes);
-	if (start > p)
-		munmap(p, start - p);
-	if (start < p + HUGE)
-		munmap(start + bytes, p + HUGE - start);
-	madvise(start, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-	return start;
-}
-
-/* Makes the host back `bytes` of memory (at most 3/4 of MemAvailable). */
-static inline void warm_host(size_t bytes)
-{
-	double free_bytes = file_kb("/proc/meminfo", "MemAvailable");
-	volatile char *p;
-
-	if (free_bytes > 0 && bytes > free_bytes * 0.75)
-		bytes = (size_t)(free_bytes * 0.75) & -HUGE;
-	p = map_anonymous(bytes, true);
-	for (size_t i = 0; i < bytes; i += PAGE)
-		p[i] = 1;
-	/* With transparent_hugepage/enabled=never these pages are small. The host may have
-	 * taken back the free huge ones. A side that makes huge pages would pay for that. */
-	for (size_t i = 0; i + HUGE <= bytes; i += HUGE)
-		madvise((char *)p + i, HUGE, MADV_COLLAPSE);
-	munmap((void *)p, bytes);
-}
+#include "bench/memory.h"
 
 #endif

@@ -4,6 +4,8 @@
 #
 # This file finds the programs that `make` built, makes a temporary folder that is
 # removed at the end, and prints each measurement in the two lines of bench/common.h.
+# Scripts run their sides in turns, and keep the figures that programs print as name=value
+# (in_turns, run_as, keep, row). A line has the name of the script as its `bench`.
 # BUILD names another build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS
 # for another number of turns. BENCH_LIB names a folder with the libraries of another build,
 # BENCH_OPTIONS has options for the shim, and BENCH_SIDES=shim leaves out the rivals
@@ -18,6 +20,7 @@ case $build in /*) ;; *) build=$(pwd)/$build ;; esac
 bin=$build/bench
 lib=${BENCH_LIB:-$build/lib}
 shim=$lib/libcowshed-preload.so
+bench=$(basename "$0" .sh)
 unset LD_PRELOAD GLIBC_TUNABLES COWSHED_OPTIONS
 [ -z "${BENCH_LIB:-}" ] || export LD_LIBRARY_PATH="$lib"
 [ -z "${BENCH_OPTIONS:-}" ] || export COWSHED_OPTIONS="$BENCH_OPTIONS"
@@ -25,6 +28,9 @@ export LC_ALL=C
 # With this tunable glibc (from 2.35 on) advises huge pages for all that it maps. The
 # option -H of the programs advises each block as well.
 huge_pages=glibc.malloc.hugetlb=1
+heap=    # more of it, for the side `huge`
+options= # for the shim
+limit=   # seconds for a program that measure_as runs
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
 # A subshell may have printed a line that failed, so a file keeps that. A script may
@@ -42,6 +48,13 @@ trap 'exit 130' HUP INT TERM
 
 quick() {
 	[ "${BENCH_QUICK:-0}" != 0 ]
+}
+
+# turns_of FULL QUICK: sets $turns
+turns_of() {
+	turns=$1
+	! quick || turns=$2
+	turns=${BENCH_ROUNDS:-$turns}
 }
 
 fail() {
@@ -86,12 +99,103 @@ field() {
 	tr ' ' '\n' | sed -n "s/^$1=//p"
 }
 
-# median FILE: of one number a line
+# median FILE: of one number a line; `-` is standard input
 median() {
 	sort -g "$1" | awk '{ v[NR] = $1 } END {
 		if (!NR) exit
 		m = int((NR + 1) / 2)
 		print NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2 }'
+}
+
+# ---- Sides ------------------------------------------------------------------------
+
+# A side is a way to run a program. `shim` is ours; `memfd` has only memfds, too. The rivals
+# are glibc by itself (any other name, as plain or glibc), glibc with huge pages (`huge` also
+# advises each block by -H), and other allocators.
+
+# of_side SIDE: sets $preload, $setting (a variable for the environment) and $advised
+of_side() {
+	preload='' setting=NOTHING= advised=
+	case $1 in
+	shim)
+		preload=$shim
+		[ -z "$options" ] ||
+			setting=COWSHED_OPTIONS=$options${BENCH_OPTIONS:+,$BENCH_OPTIONS} ;;
+	memfd) preload=$shim setting=COWSHED_OPTIONS=backing=memfd ;;
+	huge) setting=GLIBC_TUNABLES=$huge_pages$heap advised=-H ;;
+	glibc-huge) setting=GLIBC_TUNABLES=$huge_pages ;;
+	jemalloc | mimalloc) preload=$(library "$1") ;;
+	jemalloc-thp) preload=$(library jemalloc) setting=MALLOC_CONF=thp:always ;;
+	tcmalloc) preload=$(library tcmalloc_minimal) ;;
+	esac
+}
+
+# installed SIDE...: those of these allocators that are
+installed() {
+	for installed_side in "$@"; do
+		of_side "$installed_side"
+		case $installed_side in *malloc*) [ -n "$preload" ] || continue ;; esac
+		echo "$installed_side"
+	done
+}
+
+# warm SIZE: touches and frees as much memory, so that each side finds the same
+warm() {
+	"$bin/plain_measure" -w "$1" >/dev/null
+}
+
+# run_as SIDE COMMAND...: what it prints goes to $tmp/out
+run_as() {
+	ran_as=$1
+	of_side "$1"
+	shift
+	# shellcheck disable=SC2086
+	env "$setting" ${preload:+LD_PRELOAD="$preload"} "$@" $advised >"$tmp/out" ||
+		fail "failed ($ran_as): $*"
+}
+
+# measure_as SIDE COMMAND...: the same under plain_measure, whose line follows
+measure_as() {
+	ran_as=$1
+	of_side "$1"
+	shift
+	# shellcheck disable=SC2086
+	env "$setting" ${limit:+timeout $limit} "$bin/plain_measure" -o "$tmp/measured" \
+		-p "$preload" -- "$@" $advised \
+		>"$tmp/out" || fail "failed ($ran_as): $*"
+	cat "$tmp/measured" >>"$tmp/out"
+}
+
+# The figures of the sides are in $tmp/of/SIDE.FIGURE, one number a run.
+
+# note SIDE FIGURE: adds the median of the numbers of standard input
+note() {
+	cat >"$tmp/values"
+	[ ! -s "$tmp/values" ] || median "$tmp/values" >>"$tmp/of/$1.$2"
+}
+
+# keep SIDE: adds the median of each figure in $tmp/out
+keep() {
+	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*\)=[-0-9].*/\1/p' | sort -u); do
+		field "$figure" <"$tmp/out" | note "$1" "$figure"
+	done
+	field peak_by <"$tmp/out" >>"$tmp/of/by"
+}
+
+# in_turns SIDES FUNCTION ARGS...: runs FUNCTION SIDE ARGS... for each side, $turns times. Each
+# turn begins with another side. Figures of before are forgotten.
+in_turns() {
+	order=$1 of_each=$2 turn=0
+	shift 2
+	rm -rf "$tmp/of"
+	mkdir "$tmp/of"
+	while [ $turn -lt "$turns" ]; do
+		for side in $order; do
+			! wanted "$side" || "$of_each" "$side" "$@"
+		done
+		case $order in *' '*) order="${order#* } ${order%% *}" ;; esac
+		turn=$((turn + 1))
+	done
 }
 
 # peak_by FILE...: how the peaks were measured, of files with one peak_by of
@@ -209,4 +313,16 @@ better() {
 	awk -v a="$(median "$1")" -v b="$(median "$2")" -v fa="$1" \
 		-v fb="$2" -v most="${3:-}" 'BEGIN {
 		print (most ? a + 0 >= b + 0 : a + 0 <= b + 0) ? fa : fb }'
+}
+
+# row CASE UNIT FIGURE RIVAL ON BAR: the shim's figure against that of a rival's side, of the
+# better one of several, of a file, or of nothing (-)
+row() {
+	row_by= against=-
+	case $2 in KiB | MiB) [ ! -s "$tmp/of/by" ] || row_by=$(peak_by "$tmp/of/by") ;; esac
+	for row_rival in $4; do
+		case $row_rival in -) continue ;; /*) ;; *) row_rival=$tmp/of/$row_rival.$3 ;; esac
+		[ "$against" = - ] && against=$row_rival || against=$(better "$against" "$row_rival")
+	done
+	report "$bench" "$1" "$2" "$tmp/of/shim.$3" "$against" "$5" "$6" "$row_by"
 }

@@ -15,73 +15,60 @@
 static size_t size;
 static struct cow_storage *source;
 
-static void materialize(struct series *wall, struct series *cpu)
+static void materialize(struct times *t)
 {
+	struct moment begin = moment_now();
 	struct cow_storage *b;
-	double t0 = now_ns(), c0 = cpu_ns();
 	char *p;
 
 	must(cow_storage_lazy_clone(source, &b));
-	must(cow_storage_data_mut_range(b, 0, size, COW_WRITE_BY_COPY,
-	                                (void **)&p));
-	series_add(wall, (now_ns() - t0) / 1e6);
-	series_add(cpu, (cpu_ns() - c0) / 1e6);
+	must(cow_storage_data_mut_range(b, 0, size, COW_WRITE_BY_COPY, (void **)&p));
+	times_add(t, begin);
 	if (p[0] != 7 || p[size - 1] != 7)
 		die("copy: wrong bytes");
 	cow_storage_unref(b);
 }
 
-static void bare(char *to, const char *from, struct series *wall,
-                 struct series *cpu)
+static void bare(char *to, const char *from, struct times *t)
 {
-	double t0 = now_ns(), c0 = cpu_ns();
+	struct moment begin = moment_now();
 
 	memcpy(to, from, size);
 	use(to);
-	series_add(wall, (now_ns() - t0) / 1e6);
-	series_add(cpu, (cpu_ns() - c0) / 1e6);
+	times_add(t, begin);
+}
+
+static char *buffer(bool huge, int value)
+{
+	return memset(map_anonymous(size, huge), value, size);
 }
 
 int main(void)
 {
-	static struct series fresh[2], recycled[2], small[2], huge[2];
+	static struct times fresh, recycled, small, huge;
 	char *a4, *b4, *a2, *b2;
-	void *p;
 
 	size = sized(GIB);
 	warm_host(7 * size);
-	a4 = map_anonymous(size, false);
-	b4 = map_anonymous(size, false);
-	a2 = map_anonymous(size, true);
-	b2 = map_anonymous(size, true);
-	memset(a4, 7, size);
-	memset(b4, 8, size);
-	memset(a2, 7, size);
-	memset(b2, 8, size);
-	must(cow_storage_new(size, NULL, &source));
-	must(cow_storage_data_mut_range(source, 0, size, COW_WRITE_ALL, &p));
-	memset(p, 7, size);
+	a4 = buffer(false, 7);
+	b4 = buffer(false, 8);
+	a2 = buffer(true, 7);
+	b2 = buffer(true, 8);
+	source = storage_filled(size, 0, 7, NULL);
 	for (int i = 0; i < rounds(9) + 1; i++) {
+		warming_up = !i;
 		cow_trim();
-		materialize(&fresh[0], &fresh[1]);
-		bare(b4, a4, &small[0], &small[1]);
-		materialize(&recycled[0], &recycled[1]);
-		bare(b2, a2, &huge[0], &huge[1]);
-		if (!i) /* the first round warms up */
-			fresh[0].n = fresh[1].n = small[0].n = small[1].n =
-				recycled[0].n = recycled[1].n = huge[0].n =
-					huge[1].n = 0;
+		materialize(&fresh);
+		bare(b4, a4, &small);
+		materialize(&recycled);
+		bare(b2, a2, &huge);
 	}
-	report("copy", "recycled", "ms", &recycled[0], &small[0], BAR_RATIO,
-	       1.15);
-	report("copy", "recycled/huge-buffers", "ms", &recycled[0], &huge[0],
-	       BAR_RATIO, 1.15);
-	report("copy", "recycled/cpu", "ms", &recycled[1], &huge[1], BAR_NONE,
-	       0);
-	report("copy", "fresh", "ms", &fresh[0], &small[0], BAR_RATIO, 1.6);
-	report("copy", "fresh/huge-buffers", "ms", &fresh[0], &huge[0],
-	       BAR_RATIO, 1.6);
-	report("copy", "fresh/cpu", "ms", &fresh[1], &huge[1], BAR_NONE, 0);
+	report("recycled", "ms", &recycled.wall, &small.wall, BAR_RATIO, 1.15);
+	report("recycled/huge-buffers", "ms", &recycled.wall, &huge.wall, BAR_RATIO, 1.15);
+	report_ratio("recycled/cpu", "ms", &recycled.cpu, &huge.cpu);
+	report("fresh", "ms", &fresh.wall, &small.wall, BAR_RATIO, 1.6);
+	report("fresh/huge-buffers", "ms", &fresh.wall, &huge.wall, BAR_RATIO, 1.6);
+	report_ratio("fresh/cpu", "ms", &fresh.cpu, &huge.cpu);
 	cow_storage_unref(source);
 	return 0;
 }

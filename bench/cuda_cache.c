@@ -76,13 +76,13 @@ int main(void)
 		return 77;
 	}
 	must(cow_allocator_get((struct cow_device){ COW_DEVICE_CUDA, 0 }, &allocator));
-	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+	for (size_t c = 0; c < COUNT_OF(cases); c++) {
 		struct series s = { { 0 }, 0 };
 
 		(void)cases[c].run();
 		for (int i = 0; i < rounds(25); i++)
 			series_add(&s, cases[c].run());
-		report("cuda_cache", cases[c].name, "ns", &s, NULL, BAR_OURS, 1000);
+		report(cases[c].name, "ns", &s, NULL, BAR_OURS, 1000);
 	}
 	return 0;
 }

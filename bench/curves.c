@@ -52,11 +52,8 @@ static double copy_cycle(const char *source, const struct work *w, bool huge)
 	double t0 = now_ns();
 
 	for (int i = 0; i < w->times; i++) {
-		char *p =
-			huge ? map_anonymous(w->bytes, true) : malloc(w->bytes);
+		char *p = huge ? map_anonymous(w->bytes, true) : block_of(w->bytes, false, -1);
 
-		if (!p)
-			die("curves: no memory");
 		memcpy(p, source, w->bytes);
 		write_pages(p, w, i);
 		if (huge)
@@ -67,17 +64,6 @@ static double copy_cycle(const char *source, const struct work *w, bool huge)
 	return (now_ns() - t0) / w->times / 1e3;
 }
 
-static struct cow_storage *storage_of(size_t bytes)
-{
-	struct cow_storage *s;
-	void *p;
-
-	must(cow_storage_new(bytes, NULL, &s));
-	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &p));
-	memset(p, 1, bytes);
-	return s;
-}
-
 static char *plain_of(size_t bytes)
 {
 	return memset(map_anonymous(bytes, true), 1, bytes);
@@ -85,84 +71,58 @@ static char *plain_of(size_t bytes)
 
 static void by_size(size_t bytes)
 {
-	struct cow_storage *s = storage_of(bytes);
-	char *plain = plain_of(bytes), what[64];
+	struct cow_storage *s = storage_filled(bytes, 0, 1, NULL);
+	char *plain = plain_of(bytes);
 	struct series ours = {.n = 0}, small = ours, huge = ours;
-	struct work w = {
-		bytes,
-		1,
-		1,
-		bytes <= MIB        ? 200
-		: bytes <= 16 * MIB ? 20
-				    : 1,
-	};
+	int times = bytes <= MIB ? 200 : bytes <= 16 * MIB ? 20 : 1;
+	struct work w = { bytes, 1, 1, times };
 
 	for (int i = 0; i < rounds(7) + 1; i++) {
-		double o = clone_cycle(s, &w, COW_WRITE_AUTO);
-		double c = copy_cycle(plain, &w, false);
+		warming_up = !i;
+		series_add(&ours, clone_cycle(s, &w, COW_WRITE_AUTO));
+		series_add(&small, copy_cycle(plain, &w, false));
 		/* Smaller memory has no huge pages. */
-		double h = bytes > HUGE ? copy_cycle(plain, &w, true) : 0;
-
-		if (!i)
-			continue;
-		series_add(&ours, o);
-		series_add(&small, c);
-		series_add(&huge, h);
+		if (bytes > HUGE)
+			series_add(&huge, copy_cycle(plain, &w, true));
 	}
-	snprintf(what, sizeof(what), "size/%s", size_name(bytes));
-	report("curves", what, "us", &ours, &small, BAR_FASTER, 0);
-	snprintf(what, sizeof(what), "size/%s/huge-pages", size_name(bytes));
+	report_faster(named("size/%s", size_name(bytes)), "us", &ours, &small);
 	if (bytes > HUGE)
-		report("curves", what, "us", &ours, &huge, BAR_FASTER, 0);
+		report_faster(named("size/%s/huge-pages", size_name(bytes)), "us", &ours, &huge);
 	cow_storage_unref(s);
 	munmap(plain, bytes);
 }
 
-static void by_share(struct cow_storage *s, const char *plain, double percent,
-                     bool scattered)
+static void by_share(struct cow_storage *s, const char *plain, double percent, bool scattered)
 {
 	size_t bytes = cow_storage_bytes(s), pages = bytes / PAGE;
-	struct series ours = {.n = 0}, page = ours, copy = ours;
-	struct series small = ours, huge = ours;
+	struct series ours = {.n = 0}, page = ours, copy = ours, small = ours, huge = ours;
 	struct work w = {bytes, (size_t)(pages * percent / 100), 1, 1};
-	char what[64];
+	const char *what = named("written/%s/%g%%", scattered ? "scattered" : "run", percent);
 
 	if (scattered)
 		w.step = pages / w.count;
 	for (int i = 0; i < rounds(7) + 1; i++) {
-		double o = clone_cycle(
-			s, &w, scattered ? COW_WRITE_SPARSE : COW_WRITE_AUTO);
-		double c = copy_cycle(plain, &w, false);
-		double by_page = clone_cycle(s, &w, COW_WRITE_BY_PAGE);
-		double h = copy_cycle(plain, &w, true);
-		double by_copy = clone_cycle(s, &w, COW_WRITE_BY_COPY);
-
-		if (!i)
-			continue;
-		series_add(&ours, o);
-		series_add(&small, c);
-		series_add(&page, by_page);
-		series_add(&huge, h);
-		series_add(&copy, by_copy);
+		warming_up = !i;
+		series_add(&ours, clone_cycle(s, &w, scattered ? COW_WRITE_SPARSE : COW_WRITE_AUTO));
+		series_add(&small, copy_cycle(plain, &w, false));
+		series_add(&page, clone_cycle(s, &w, COW_WRITE_BY_PAGE));
+		series_add(&huge, copy_cycle(plain, &w, true));
+		series_add(&copy, clone_cycle(s, &w, COW_WRITE_BY_COPY));
 	}
-	snprintf(what, sizeof(what), "written/%s/%g%%",
-	         scattered ? "scattered" : "run", percent);
-	report("curves", what, "us", &ours, &small, BAR_FASTER, 0);
-	strcat(what, "/huge-pages");
-	report("curves", what, "us", &ours, &huge, BAR_FASTER, 0);
-	strcpy(strrchr(what, '/'), "/page-against-copy");
-	report("curves", what, "us", &page, &copy, BAR_FASTER, 0);
+	report_faster(what, "us", &ours, &small);
+	report_faster(named("%s/huge-pages", what), "us", &ours, &huge);
+	report_faster(named("%s/page-against-copy", what), "us", &page, &copy);
 }
 
 static void written(void)
 {
 	static const double shares[] = {0.1, 1, 3, 10, 30, 50, 70, 100};
 	size_t bytes = sized(256 * MIB);
-	struct cow_storage *s = storage_of(bytes);
+	struct cow_storage *s = storage_filled(bytes, 0, 1, NULL);
 	char *plain = plain_of(bytes);
 
 	for (int scattered = 0; scattered < 2; scattered++)
-		for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++)
+		for (size_t i = 0; i < COUNT_OF(shares); i++)
 			by_share(s, plain, shares[i], scattered);
 	cow_storage_unref(s);
 	munmap(plain, bytes);

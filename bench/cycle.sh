@@ -18,16 +18,13 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_cycle" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-5} cycles=4
+turns_of 5 2
 total=1G
 block=64M
-options= # of the shim
-heap=    # of the rival with huge pages
 modes='exit exec read'
 odd='1536K 2500K 5M' # sizes of blocks
 writes='0 1 1s 10 10s 100'
 if quick; then
-	turns=${BENCH_ROUNDS:-2}
 	total=256M
 	block=16M
 	modes='exit read'
@@ -35,31 +32,13 @@ if quick; then
 	writes='0 1 1s 100'
 fi
 
-# one SIDE FROM ARGS...: runs one process; appends the median of its cycles from FROM on
-# to $tmp/SIDE.FIGURE, and its first cycle to $tmp/SIDE.first.FIGURE
-one() {
-	side=$1 from=$2
-	wanted "$side" || return 0
+once() { # SIDE FROM ARGS...: the figures are those of cycles from FROM on, and of the first
+	from=$2
 	shift 2
-	preload=
-	[ "$side" = shim ] && preload=$shim
-	tunables=
-	[ "$side" = huge ] && tunables=$huge_pages$heap
-	env ${preload:+LD_PRELOAD="$preload"} ${options:+COWSHED_OPTIONS="$options${BENCH_OPTIONS:+,$BENCH_OPTIONS}"} \
-		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
-		-S $total -n $cycles "$@" >"$tmp/out" ||
-		fail "plain_cycle failed ($side, $*)"
+	run_as "$side" "$bin/plain_cycle" -S $total -n 4 "$@"
 	for figure in wall_us cpu_us busy; do
-		sed -n "s/^cycle=1 .*$figure=\([^ ]*\).*/\1/p" "$tmp/out" \
-			>>"$tmp/$side.first.$figure"
-		awk -v from="$from" -v name="$figure" '{
-			split($1, c, "=")
-			for (i = 2; i <= NF; i++)
-				if (c[2] >= from &&
-				    index($i, name "=") == 1)
-					print substr($i, length(name) + 2)
-		}' "$tmp/out" >"$tmp/cycles"
-		median "$tmp/cycles" >>"$tmp/$side.$figure"
+		sed -n 1p "$tmp/out" | field $figure | note "$side" first_$figure
+		sed "1,$((from - 1))d" "$tmp/out" | field $figure | note "$side" $figure
 	done
 }
 
@@ -69,46 +48,31 @@ all() {
 	shift 3
 	# shellcheck disable=SC2254
 	case $name in ${CYCLE_ONLY:-*}) ;; *) return ;; esac
-	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		one small "$from" "$@"
-		one shim "$from" "$@"
-		one huge "$from" "$@" -H
-		turn=$((turn + 1))
-	done
-	for what in wall_us cpu_us; do
-		case $name$what in busy*cpu_us) continue ;; esac
-		report cycle "$name/${what%_us}" us "$tmp/shim.$what" \
-			"$(better "$tmp/small.$what" "$tmp/huge.$what")" \
-			"$on" 1.05
-	done
-	report cycle "$name/first" us "$tmp/shim.first.wall_us" \
-		"$(better "$tmp/small.first.wall_us" \
-			"$tmp/huge.first.wall_us")" - 0
-	case $name in busy*) ;; *) return ;; esac
-	# The pages that the writers wrote, against the rival under which they
-	# write most.
-	report cycle "$name/writers" pages/ms "$tmp/shim.busy" \
-		"$(better "$tmp/small.busy" "$tmp/huge.busy" most)" - 0
+	in_turns 'small shim huge' once "$from" "$@"
+	row "$name/wall" us wall_us 'small huge' "$on" 1.05
+	case $name in busy*) ;; *) row "$name/cpu" us cpu_us 'small huge' "$on" 1.05 ;; esac
+	row "$name/first" us first_wall_us 'small huge' - 0
+	# The pages that the writers wrote, against the rival under which they write most.
+	case $name in busy*)
+		row "$name/writers" pages/ms busy \
+			"$(better "$tmp/of/small.busy" "$tmp/of/huge.busy" most)" - 0 ;;
+	esac
 }
 
-"$bin/plain_measure" -w 4G
+warm 4G
 for threads in 0 4; do
+	pool=one-thread
+	[ $threads = 0 ] || pool=idle-pool
 	for mode in $modes; do
 		for write in $writes; do
-			pool=one-thread
-			[ $threads = 0 ] || pool=idle-pool
-			case $write in
-			*s) set -- -w "${write%s}" -s ;;
-			*) set -- -w "$write" ;;
-			esac
-			case $write in
-			*s) name="$mode-${write%s}%-scattered-$pool" ;;
-			*) name="$mode-$write%-$pool" ;;
-			esac
-			all "$name" 2 ratio -b $block -m "$mode" \
-				-t $threads "$@"
+			percent=${write%s}
+			set -- -w "$percent"
+			name=$mode-$percent%
+			[ "$write" = "$percent" ] || {
+				set -- "$@" -s
+				name=$name-scattered
+			}
+			all "$name-$pool" 2 ratio -b $block -m "$mode" -t $threads "$@"
 		done
 	done
 done
@@ -119,15 +83,13 @@ for size in $odd; do
 done
 heap=
 for write in 1 100; do
-	all "while-child-lives-$write%" 2 - -b $block -m read -c -w $write
-	all "busy-old-blocks-$write%" 3 - -b $block -m read -B 1 -w $write
+	set -- -b $block -m read -w $write
+	all "while-child-lives-$write%" 2 - "$@" -c
+	all "busy-old-blocks-$write%" 3 - "$@" -B 1
 	options=quiet=signal
-	all "busy-old-blocks-$write%-stopped" 3 ratio -b $block -m read -B 1 -w $write
+	all "busy-old-blocks-$write%-stopped" 3 ratio "$@" -B 1
 	options=
-	all "busy-renew-25%-$write%" 3 - -b $block -m read -B 1 -w $write \
-		-R 25
-	all "busy-new-blocks-$write%" 3 ratio -b $block -m read -B 1 \
-		-w $write -R 100
+	all "busy-renew-25%-$write%" 3 - "$@" -B 1 -R 25
+	all "busy-new-blocks-$write%" 3 ratio "$@" -B 1 -R 100
 done
-quick || all "busy-new-blocks-of-16MiB-100%" 3 ratio -b 16M -m read -B 1 \
-	-w 100 -R 100
+quick || all "busy-new-blocks-of-16MiB-100%" 3 ratio -b 16M -m read -B 1 -w 100 -R 100

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Load and save of 1 GiB, and how long a writer waits beside a save
+ * Load and save of 1 GiB
  *
  * The rival is a simple program: it reads into malloc'ed memory, or writes from it,
  * with read(2) and write(2) of 1 MiB. Warm: the page cache has the file. Cold: the page
@@ -11,8 +11,6 @@
  */
 #include <cowshed-file.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
 
 #include "bench/common.h"
 
@@ -33,24 +31,24 @@ static void forget(void)
 static double load(uint32_t flags, bool fresh)
 {
 	struct cow_storage *s;
-	double t0, t1;
+	double t0, ms;
 
 	if (fresh)
 		cow_trim();
 	t0 = now_ns();
 	must(cow_storage_load(path, 0, COW_TO_END, flags, &s));
-	t1 = now_ns();
+	ms = ms_since(t0);
 	cow_storage_unref(s);
-	return (t1 - t0) / 1e6;
+	return ms;
 }
 
 static double plain_load(void)
 {
-	double t0 = now_ns(), t1;
+	double t0 = now_ns(), ms;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char *p = malloc(bytes);
+	char *p = block_of(bytes, false, -1);
 
-	if (fd < 0 || !p)
+	if (fd < 0)
 		die("%s", path);
 	for (size_t at = 0; at < bytes;) {
 		ssize_t n = read(fd, p + at, MIB);
@@ -59,10 +57,10 @@ static double plain_load(void)
 			die("read");
 		at += (size_t)n;
 	}
-	t1 = now_ns();
+	ms = ms_since(t0);
 	free(p);
 	close(fd);
-	return (t1 - t0) / 1e6;
+	return ms;
 }
 
 static double save(struct cow_storage *s, uint32_t flags)
@@ -70,7 +68,7 @@ static double save(struct cow_storage *s, uint32_t flags)
 	double t0 = now_ns();
 
 	must(cow_storage_save(s, path, 0, flags, NULL));
-	return (now_ns() - t0) / 1e6;
+	return ms_since(t0);
 }
 
 static double plain_save(const char *p, bool sync)
@@ -90,60 +88,12 @@ static double plain_save(const char *p, bool sync)
 	if (sync && fsync(fd) < 0)
 		die("fsync");
 	close(fd);
-	return (now_ns() - t0) / 1e6;
-}
-
-/* What the saving thread and the writer of the sibling share. */
-struct saving {
-	struct cow_storage *clone;
-	int begun, done;
-};
-
-static void *saver(void *arg)
-{
-	struct saving *s = arg;
-
-	__atomic_store_n(&s->begun, 1, __ATOMIC_RELEASE);
-	save(s->clone, 0);
-	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-/* The longest time that a writer waited for one page, in us. It writes one page in
- * eight: beside a save of the clone, or memory that was never shared. */
-static double stall(struct cow_storage *s, bool saves)
-{
-	struct saving w = { NULL, 0, 0 };
-	pthread_t thread;
-	double worst = 0;
-	void *p;
-
-	if (saves) {
-		must(cow_storage_lazy_clone(s, &w.clone));
-		if (pthread_create(&thread, NULL, saver, &w) != 0)
-			die("thread");
-		while (!__atomic_load_n(&w.begun, __ATOMIC_ACQUIRE))
-			;
-	}
-	for (size_t i = 0; i < bytes / 4096 / 8; i++) {
-		double t0 = now_ns(), t;
-		size_t at = i * 8 * 4096;
-
-		must(cow_storage_data_mut_range(s, at, 1, COW_WRITE_BY_PAGE, &p));
-		((volatile char *)p)[at]++;
-		t = now_ns() - t0;
-		worst = t > worst ? t : worst;
-	}
-	if (saves) {
-		pthread_join(thread, NULL);
-		cow_storage_unref(w.clone);
-	}
-	return worst / 1e3;
+	return ms_since(t0);
 }
 
 static struct series warm, plain_warm, cold, plain_cold, direct, recycled;
 static struct series to_cache, plain_to_cache, to_disk, plain_to_disk;
-static struct series direct_disk, stalls, quiet, ring_off;
+static struct series direct_disk, ring_off;
 
 static void loads(void)
 {
@@ -175,56 +125,33 @@ static void saves(struct cow_storage *s, const char *rival)
 
 static void report_all(void)
 {
-	report("file", "load/warm", "ms", &warm, &plain_warm, BAR_RATIO, 1);
-	report("file", "load/warm/no-ring", "ms", &ring_off, &plain_warm, BAR_NONE, 0);
-	report("file", "load/warm/recycled", "ms", &recycled, &plain_warm, BAR_NONE, 0);
-	report("file", "load/cold", "ms", &cold, &plain_cold, BAR_RATIO, 1.05);
-	report("file", "load/cold/direct", "ms", &direct, &plain_cold, BAR_NONE, 0);
-	report("file", "save/cache", "ms", &to_cache, &plain_to_cache, BAR_RATIO, 1.1);
-	report("file", "save/disk", "ms", &to_disk, &plain_to_disk, BAR_RATIO, 1.1);
-	report("file", "save/disk/direct", "ms", &direct_disk, &plain_to_disk,
-	       BAR_NONE, 0);
-	report("file", "longest-stall-beside-a-save", "us", &stalls, &quiet,
-	       BAR_WORST, 1000);
-}
-
-static struct cow_storage *filled(void)
-{
-	struct cow_storage *s;
-	void *p;
-
-	must(cow_storage_new(bytes, NULL, &s));
-	must(cow_storage_data_mut(s, &p));
-	memset(p, 1, bytes);
-	return s;
+	report("load/warm", "ms", &warm, &plain_warm, BAR_RATIO, 1);
+	report_ratio("load/warm/no-ring", "ms", &ring_off, &plain_warm);
+	report_ratio("load/warm/recycled", "ms", &recycled, &plain_warm);
+	report("load/cold", "ms", &cold, &plain_cold, BAR_RATIO, 1.05);
+	report_ratio("load/cold/direct", "ms", &direct, &plain_cold);
+	report("save/cache", "ms", &to_cache, &plain_to_cache, BAR_RATIO, 1.1);
+	report("save/disk", "ms", &to_disk, &plain_to_disk, BAR_RATIO, 1.1);
+	report_ratio("save/disk/direct", "ms", &direct_disk, &plain_to_disk);
 }
 
 int main(void)
 {
-	struct cow_storage *s, *written, *alone;
+	struct cow_storage *s;
 	char *rival;
 
 	if (getenv("BENCH_FILE"))
 		path = getenv("BENCH_FILE");
 	bytes = sized(GIB);
-	s = filled();
-	rival = malloc(bytes);
-	if (!rival)
-		die("malloc");
-	memset(rival, 1, bytes);
-	written = filled();
-	alone = filled();
+	s = storage_filled(bytes, 0, 1, NULL);
+	rival = block_of(bytes, false, 1);
 	(void)save(s, COW_SAVE_SYNC);
 	for (int i = 0; i < rounds(5); i++) {
 		warm_host(bytes + bytes / 4);
 		loads();
 		saves(s, rival);
-		series_add(&quiet, stall(alone, false));
-		series_add(&stalls, stall(written, true));
 	}
 	report_all();
-	cow_storage_unref(alone);
-	cow_storage_unref(written);
 	cow_storage_unref(s);
 	free(rival);
 	unlink(path);

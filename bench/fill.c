@@ -21,21 +21,31 @@
  * and 16 MiB.
  */
 #include <cowshed.h>
-#include <sys/wait.h>
 
 #include "bench/meter.h"
 
 enum how { NO_HINT, WRITE_ALL, TRANSPARENT, RECYCLED, HOWS };
 
-static const char *const how_name[HOWS] = { "no-hint", "write-all",
-	                                    "transparent", "recycled" };
+static const char *const how_name[HOWS] = { "no-hint", "write-all", "transparent", "recycled" };
 static size_t size;
 
-struct times {
+/* One round, in ms. */
+struct round {
+	double fill, cpu, give_back;
+};
+
+struct sides {
 	struct series fill, cpu, give_back;
 };
 
-static struct cow_storage *make(size_t bytes, enum how how, char **ret)
+static void add(struct sides *to, struct round r)
+{
+	series_add(&to->fill, r.fill);
+	series_add(&to->cpu, r.cpu);
+	series_add(&to->give_back, r.give_back);
+}
+
+static struct cow_storage *make(size_t bytes, enum how how, void **ret)
 {
 	struct cow_storage_options o = {
 		.size = sizeof(o),
@@ -45,21 +55,12 @@ static struct cow_storage *make(size_t bytes, enum how how, char **ret)
 
 	must(cow_storage_new(bytes, &o, &s));
 	if (how == TRANSPARENT)
-		must(cow_storage_expose(s, (void **)ret));
+		must(cow_storage_expose(s, ret));
 	else if (how == WRITE_ALL)
-		must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL,
-		                                (void **)ret));
+		must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, ret));
 	else
-		must(cow_storage_data_mut(s, (void **)ret));
+		must(cow_storage_data_mut(s, ret));
 	return s;
-}
-
-static void add(struct times *t, double t0, double c0, double t1, double c1,
-                double t2)
-{
-	series_add(&t->fill, (t1 - t0) / 1e6);
-	series_add(&t->cpu, (c1 - c0) / 1e6);
-	series_add(&t->give_back, (t2 - t1) / 1e6);
 }
 
 /* Gives each side as much free memory that the host backs. */
@@ -69,108 +70,100 @@ static void level(void)
 	warm_host(size + size / 2);
 }
 
-static void ours(enum how how, struct times *t)
+/* Fills the memory that was made since `begin`. */
+static struct round filled(char *p, struct moment begin)
 {
-	double t0, t1, t2, c0, c1;
+	struct moment end;
+
+	memset(p, 1, size);
+	use(p);
+	end = moment_now();
+	return (struct round){ (end.wall - begin.wall) / 1e6, (end.cpu - begin.cpu) / 1e6, 0 };
+}
+
+static struct round ours(enum how how)
+{
+	struct moment begin;
 	struct cow_storage *s;
-	char *p;
+	struct round r;
+	double t0;
+	void *p;
 
 	level();
 	if (how == RECYCLED)
 		cow_storage_unref(make(size, WRITE_ALL, &p));
-	t0 = now_ns();
-	c0 = cpu_ns();
+	begin = moment_now();
 	s = make(size, how, &p);
-	memset(p, 1, size);
-	use(p);
-	t1 = now_ns();
-	c1 = cpu_ns();
+	r = filled(p, begin);
+	t0 = now_ns();
 	cow_storage_unref(s);
 	if (how != RECYCLED)
 		cow_trim();
-	t2 = now_ns();
-	add(t, t0, c0, t1, c1, t2);
+	r.give_back = ms_since(t0);
+	return r;
 }
 
-static void rival(bool huge, struct times *t)
+static struct round rival(bool huge)
 {
-	double t0, c0, t1, t2, c1;
+	struct moment begin;
+	struct round r;
+	double t0;
 	char *p;
 
 	level();
+	begin = moment_now();
+	p = block_of(size, huge, -1);
+	r = filled(p, begin);
 	t0 = now_ns();
-	c0 = cpu_ns();
-	p = malloc(size);
-	if (!p)
-		die("malloc");
-	if (huge) {
-		char *start = (char *)(((uintptr_t)p + PAGE - 1) & -PAGE);
-
-		madvise(start, (p + size - start) & -PAGE, MADV_HUGEPAGE);
-	}
-	memset(p, 1, size);
-	use(p);
-	t1 = now_ns();
-	c1 = cpu_ns();
 	free(p);
-	t2 = now_ns();
-	add(t, t0, c0, t1, c1, t2);
+	r.give_back = ms_since(t0);
+	return r;
 }
 
 /* Runs one round of a side in a process of its own. */
-static void first(bool mine, bool huge, struct times *all)
+static void first(bool mine, bool huge, struct sides *to)
 {
-	struct times t = { .fill.n = 0 };
-	double v[3] = { 0 };
-	int fd[2], status;
+	struct round r;
+	int fd[2];
 	pid_t child;
 
 	if (pipe(fd) < 0 || (child = fork()) < 0)
 		die("a process for the first fill");
 	if (!child) {
-		if (mine)
-			ours(TRANSPARENT, &t);
-		else
-			rival(huge, &t);
-		v[0] = t.fill.v[0];
-		v[1] = t.cpu.v[0];
-		v[2] = t.give_back.v[0];
-		_exit(write(fd[1], v, sizeof(v)) != sizeof(v));
+		r = mine ? ours(TRANSPARENT) : rival(huge);
+		_exit(write(fd[1], &r, sizeof(r)) != sizeof(r));
 	}
-	if (read(fd[0], v, sizeof(v)) != sizeof(v) || waitpid(child, &status, 0) != child ||
-	    status)
+	if (read(fd[0], &r, sizeof(r)) != sizeof(r))
 		die("a first fill");
+	reap(child);
 	close(fd[0]);
 	close(fd[1]);
-	series_add(&all->fill, v[0]);
-	series_add(&all->cpu, v[1]);
-	series_add(&all->give_back, v[2]);
+	add(to, r);
 }
 
 static void first_fills(void)
 {
-	static struct times mine, small, huge;
+	static struct sides mine, small, huge;
 
 	for (int i = 0; i < rounds(9); i++) {
 		first(false, false, &small);
 		first(true, false, &mine);
 		first(false, true, &huge);
 	}
-	report("fill", "first/4KiB-pages", "ms", &mine.fill, &small.fill, BAR_NONE, 0);
-	report("fill", "first/huge-pages", "ms", &mine.fill, &huge.fill, BAR_NONE, 0);
-	report("fill", "first/huge-pages/cpu", "ms", &mine.cpu, &huge.cpu, BAR_NONE, 0);
-	report("fill", "first/give-back", "ms", &mine.give_back, &huge.give_back, BAR_NONE, 0);
+	report_ratio("first/4KiB-pages", "ms", &mine.fill, &small.fill);
+	report_ratio("first/huge-pages", "ms", &mine.fill, &huge.fill);
+	report_ratio("first/huge-pages/cpu", "ms", &mine.cpu, &huge.cpu);
+	report_ratio("first/give-back", "ms", &mine.give_back, &huge.give_back);
 }
 
 static void sparse(enum how how)
 {
 	size_t bytes = 16 * GIB;
-	double before, after, bar = 2 * 16 * 2 + 16;
+	double before, bar = 2 * 16 * 2 + 16;
 	struct series charged = { .n = 0 };
 	struct cow_storage *s;
 	struct meter m;
-	char what[64];
-	char *p;
+	void *p;
 
 	cow_trim();
 	meter_open(&m);
@@ -178,14 +171,11 @@ static void sparse(enum how how)
 	before = meter_now(&m);
 	s = make(bytes, how, &p);
 	for (size_t i = 0; i < bytes; i += GIB)
-		p[i] = 1;
+		((char *)p)[i] = 1;
 	sleep_ms(1000);
-	after = meter_now(&m);
-	snprintf(what, sizeof(what), "sparse-16GiB-16-touches/%s",
-	         how_name[how]);
-	series_add(&charged, (after - before) / MIB);
-	report_by("fill", what, "MiB", &charged, NULL, BAR_OURS, bar,
-	          meter_by(&m));
+	series_add(&charged, (meter_now(&m) - before) / MIB);
+	report_by(named("sparse-16GiB-16-touches/%s", how_name[how]), "MiB", &charged, NULL,
+	          BAR_OURS, bar, meter_by(&m));
 	cow_storage_unref(s);
 	cow_trim();
 	meter_close(&m);
@@ -193,41 +183,31 @@ static void sparse(enum how how)
 
 int main(void)
 {
-	static struct times mine[HOWS], small, huge;
-	char what[80];
+	static struct sides mine[HOWS], small, huge;
 
 	size = sized(GIB);
 	warm_host(4 * size);
 	first_fills(); /* before this process uses the engine */
 	for (int i = 0; i < rounds(9) + 1; i++) {
-		rival(false, &small);
-		ours(NO_HINT, &mine[NO_HINT]);
-		ours(WRITE_ALL, &mine[WRITE_ALL]);
-		rival(true, &huge);
-		ours(TRANSPARENT, &mine[TRANSPARENT]);
-		ours(RECYCLED, &mine[RECYCLED]);
-		if (!i) {
-			memset(mine, 0, sizeof(mine));
-			memset(&small, 0, sizeof(small));
-			memset(&huge, 0, sizeof(huge));
-		}
+		warming_up = !i;
+		add(&small, rival(false));
+		add(&mine[NO_HINT], ours(NO_HINT));
+		add(&mine[WRITE_ALL], ours(WRITE_ALL));
+		add(&huge, rival(true));
+		add(&mine[TRANSPARENT], ours(TRANSPARENT));
+		add(&mine[RECYCLED], ours(RECYCLED));
 	}
 	for (int h = 0; h < HOWS; h++) {
 		enum bar_on on = h == RECYCLED ? BAR_NONE : BAR_RATIO;
-		struct times *t = &mine[h];
+		const struct sides *t = &mine[h];
+		const char *how = how_name[h];
 
-		snprintf(what, sizeof(what), "%s/4KiB-pages", how_name[h]);
-		report("fill", what, "ms", &t->fill, &small.fill, on, 0.2);
-		snprintf(what, sizeof(what), "%s/huge-pages", how_name[h]);
-		report("fill", what, "ms", &t->fill, &huge.fill, on, 0.8);
-		snprintf(what, sizeof(what), "%s/huge-pages/cpu", how_name[h]);
-		report("fill", what, "ms", &t->cpu, &huge.cpu, BAR_NONE, 0);
-		snprintf(what, sizeof(what), "%s/give-back", how_name[h]);
-		report("fill", what, "ms", &t->give_back, &huge.give_back,
-		       BAR_NONE, 0);
+		report(named("%s/4KiB-pages", how), "ms", &t->fill, &small.fill, on, 0.2);
+		report(named("%s/huge-pages", how), "ms", &t->fill, &huge.fill, on, 0.8);
+		report_ratio(named("%s/huge-pages/cpu", how), "ms", &t->cpu, &huge.cpu);
+		report_ratio(named("%s/give-back", how), "ms", &t->give_back, &huge.give_back);
 	}
-	for (int h = 0; h < RECYCLED; h++)
-		if (h != WRITE_ALL)
-			sparse(h);
+	sparse(NO_HINT);
+	sparse(TRANSPARENT);
 	return 0;
 }

@@ -18,122 +18,73 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_fork" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-7}
+turns_of 7 3
 written='0 0.1 1 10 30 100'
 written_total=1G
 parts='256M 1G 4G written small'
 if quick; then
-	turns=${BENCH_ROUNDS:-3}
 	parts='128M 512M written small'
 	written='0 1 100'
 	written_total=256M
 fi
 
-# run_as SIDE COMMAND...: runs the command under the allocator of SIDE, into $tmp/out
-run_as() {
-	preload='' tunables=''
-	[ "$1" != shim ] || preload=$shim
-	[ "$1" != huge ] || tunables=$huge_pages${heap:-}
-	shift
-	env ${preload:+LD_PRELOAD="$preload"} \
-		${tunables:+GLIBC_TUNABLES="$tunables"} "$@" >"$tmp/out" ||
-		fail "failed: $*"
-}
-
-# one SIDE ARGS...: runs one process; appends to $tmp/SIDE.{first,tenth,gone,fill}
-one() {
-	side=$1
-	wanted "$side" || return 0
-	shift
-	"$bin/plain_measure" -w "$total" >/dev/null # each side finds the same memory
-	run_as "$side" "$bin/plain_fork" "$@"
-	if [ $side = huge ] && ! awk -v mib="$(field huge_mib <"$tmp/out")" \
-		-v total="$total" 'BEGIN {
+once() { # SIDE TOTAL BLOCK: the figures are fill, and of forks first, tenth, gone
+	heap=
+	[ "$3" != 1M ] || heap=:glibc.malloc.mmap_threshold=33554432
+	warm "$2"
+	run_as "$1" "$bin/plain_fork" -t "$2" -b "$3"
+	if [ "$1" = huge ] && ! awk -v mib="$(field huge_mib <"$tmp/out")" \
+		-v total="$2" 'BEGIN {
 		exit mib < 0.9 * total * (total ~ /G/ ? 1024 : 1) }'; then
 		echo "  fork: the rival with huge pages has only" \
-			"$(field huge_mib <"$tmp/out") MiB of $total in them"
+			"$(field huge_mib <"$tmp/out") MiB of $2 in them"
 		return
 	fi
-	sed -n 's/^fork=1 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
-		>>"$tmp/$side.first"
-	sed -n 's/^fork=10 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
-		>>"$tmp/$side.tenth"
-	sed -n 's/^fork=10 .*gone_us=\([^ ]*\).*/\1/p' "$tmp/out" \
-		>>"$tmp/$side.gone"
-	field fill_ms <"$tmp/out" >>"$tmp/$side.fill"
+	grep '^fork=1 ' "$tmp/out" | field pause_us | note "$1" first
+	grep '^fork=10 ' "$tmp/out" | field pause_us | note "$1" tenth
+	grep '^fork=10 ' "$tmp/out" | field gone_us | note "$1" gone
+	field fill_ms <"$tmp/out" | note "$1" fill
 }
 
 all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
-	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
-	turn=0 heap=
-	[ "$1" != 1M ] || heap=:glibc.malloc.mmap_threshold=33554432
-	while [ $turn -lt "$turns" ]; do
-		one small -t "$total" -b "$1"
-		one shim -t "$total" -b "$1"
-		one huge -t "$total" -b "$1" -H
-		turn=$((turn + 1))
-	done
+	in_turns 'small shim huge' once "$total" "$1"
 	name=$total/${1}iB-blocks
-	report fork "first/$name" us "$tmp/shim.first" "$tmp/small.first" \
-		"$2" 20
-	report fork "tenth/$name" us "$tmp/shim.tenth" "$tmp/small.tenth" \
-		"$3" 300
-	report fork "first/huge/$name" us "$tmp/shim.first" \
-		"$tmp/huge.first" faster 0
-	report fork "tenth/huge/$name" us "$tmp/shim.tenth" \
-		"$tmp/huge.tenth" faster 0
-	report fork "tenth-until-gone/$name" us "$tmp/shim.gone" \
-		"$tmp/small.gone" faster 0
-	report fork "fill/$name" ms "$tmp/shim.fill" "$tmp/small.fill" \
-		faster 0
-	report fork "fill/huge/$name" ms "$tmp/shim.fill" "$tmp/huge.fill" \
-		faster 0
+	row "first/$name" us first small "$2" 20
+	row "tenth/$name" us tenth small "$3" 300
+	row "first/huge/$name" us first huge faster 0
+	row "tenth/huge/$name" us tenth huge faster 0
+	row "tenth-until-gone/$name" us gone small faster 0
+	row "fill/$name" ms fill small faster 0
+	row "fill/huge/$name" ms fill huge faster 0
 }
 
 nothing_served() {
-	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
-	turn=0 total=1M
-	while [ $turn -lt "$turns" ]; do
-		one small -t $total -b 64K -n 10
-		one shim -t $total -b 64K -n 10
-		turn=$((turn + 1))
-	done
-	report fork tenth/nothing-served us "$tmp/shim.tenth" "$tmp/small.tenth" - 0
-	report fork tenth-until-gone/nothing-served us "$tmp/shim.gone" "$tmp/small.gone" - 0
+	in_turns 'small shim' once 1M 64K
+	row tenth/nothing-served us tenth small - 0
+	row tenth-until-gone/nothing-served us gone small - 0
 }
 
 # The pauses and cycles from the second on: before each of them pages were written.
 one_written() { # SIDE ARGS...
-	side=$1
-	wanted "$side" || return 0
 	shift
+	heap=
 	run_as "$side" "$bin/plain_cycle" -S $written_total -b 64M -n 5 "$@"
 	for figure in pause wall; do
-		grep -v '^cycle=1 ' "$tmp/out" | field ${figure}_us >"$tmp/cycles"
-		median "$tmp/cycles" >>"$tmp/$side.$figure"
+		grep -v '^cycle=1 ' "$tmp/out" | field ${figure}_us | note "$side" $figure
 	done
 }
 
 between_forks() { # PERCENT [-s]
-	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
-	turn=0 heap=
-	while [ $turn -lt "$turns" ]; do
-		one_written small -w "$@"
-		one_written shim -w "$@"
-		one_written huge -w "$@" -H
-		turn=$((turn + 1))
-	done
+	in_turns 'small shim huge' one_written -w "$@"
 	name=$written_total/$1%
 	[ $# = 1 ] || name=$name-scattered
 	for what in pause wall; do
-		report fork "written-$what/$name" us "$tmp/shim.$what" \
-			"$tmp/small.$what" faster 0
-		report fork "written-$what/huge/$name" us "$tmp/shim.$what" \
-			"$tmp/huge.$what" faster 0
+		row "written-$what/$name" us $what small faster 0
+		row "written-$what/huge/$name" us $what huge faster 0
 	done
 }
 
-"$bin/plain_measure" -w 6G
+warm 6G
 for total in ${FORK_ONLY:-$parts}; do
 	case $total in
 	written)

@@ -51,7 +51,7 @@ static void round_of(size_t each, enum how how, struct series *freeze,
 	char *r = mmap(NULL, reserved, PROT_NONE,
 	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *p, *to;
-	double t0, t1;
+	double t0;
 
 	must_be(fd >= 0 && r != MAP_FAILED && !ftruncate(fd, (off_t)size),
 	        "making a memfd");
@@ -70,13 +70,12 @@ static void round_of(size_t each, enum how how, struct series *freeze,
 	must_be(mmap(p, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | fixed, fd,
 	             0) == p,
 	        "mapping it private");
-	t1 = now_ns();
-	series_add(freeze, (t1 - t0) / 1e3);
+	series_add(freeze, us_since(t0));
 	must_be(p[size - 1] == 1, "reading it");
-	t1 = now_ns();
+	t0 = now_ns();
 	if (how != AT_ONCE)
 		munmap(to, size);
-	series_add(later, (now_ns() - t1) / 1e3);
+	series_add(later, us_since(t0));
 	munmap(r, reserved);
 	close(fd);
 }
@@ -85,27 +84,20 @@ int main(void)
 {
 	size = sized(GIB);
 	warm_host(2 * size);
-	for (size_t pages = 0; pages < 3; pages++) {
+	for (size_t pages = 0; pages < COUNT_OF(pages_name); pages++) {
 		static struct series freeze[HOWS], later[HOWS];
-		char what[64];
 
 		memset(freeze, 0, sizeof(freeze));
 		memset(later, 0, sizeof(later));
 		for (int i = 0; i < rounds(5); i++)
 			for (int how = 0; how < HOWS; how++)
-				round_of(small_each[pages], how, &freeze[how],
-				         &later[how]);
+				round_of(small_each[pages], how, &freeze[how], &later[how]);
 		for (int how = 0; how < HOWS; how++) {
-			snprintf(what, sizeof(what), "%s/%s",
-			         pages_name[pages], how_name[how]);
-			report("freeze", what, "us", &freeze[how],
-			       how ? &freeze[AT_ONCE] : NULL, BAR_NONE, 0);
-			if (how == AT_ONCE)
-				continue;
-			snprintf(what, sizeof(what), "%s/%s/later",
-			         pages_name[pages], how_name[how]);
-			report("freeze", what, "us", &later[how], NULL,
-			       BAR_NONE, 0);
+			const char *what = named("%s/%s", pages_name[pages], how_name[how]);
+
+			report_ratio(what, "us", &freeze[how], how ? &freeze[AT_ONCE] : NULL);
+			if (how != AT_ONCE)
+				report_ratio(named("%s/later", what), "us", &later[how], NULL);
 		}
 	}
 	return 0;

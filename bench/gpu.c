@@ -15,7 +15,6 @@
 
 #include <dlfcn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 /* The calls of the driver, by their exported names. */
 #define CALL(need, member, name, symbol, version, parameters)                  \
@@ -80,27 +79,30 @@ static void drain(void)
 
 /* ---- Copies ---------------------------------------------------------------- */
 
-static void contiguous(size_t n)
+/* A copy of ours against a plain copy of `n` bytes by the driver. */
+static void against_plain(const char *name, struct cow_tensor *to, struct cow_tensor *from, size_t n,
+                          double bar)
 {
 	struct cow_tensor *a = bytes(true, n), *b = bytes(true, n);
 	struct series ours = { .n = 0 }, rival = { .n = 0 };
 
 	for (int i = 0; i < rounds(21) + 2; i++) {
-		double t = now_ns(), u;
+		double t = now_ns();
 
-		must(cow_tensor_copy(b, a, 0));
+		warming_up = i < 2; /* the first two rounds load and map */
+		must(cow_tensor_copy(to, from, 0));
 		drain();
-		u = now_ns();
+		series_add(&ours, us_since(t));
+		t = now_ns();
 		cu(cu_copy_within(at(b), at(a), n, NULL));
 		drain();
-		if (i < 2)
-			continue; /* the first two rounds load and map */
-		series_add(&ours, (u - t) / 1e3);
-		series_add(&rival, (now_ns() - u) / 1e3);
+		series_add(&rival, us_since(t));
 	}
-	report("gpu", "contiguous", "us", &ours, &rival, BAR_SPEEDUP, 0.97);
+	report(name, "us", &ours, &rival, BAR_SPEEDUP, bar);
 	cow_tensor_unref(a);
 	cow_tensor_unref(b);
+	cow_tensor_unref(to);
+	cow_tensor_unref(from);
 }
 
 static void host(size_t n, bool to_device)
@@ -112,19 +114,18 @@ static void host(size_t n, bool to_device)
 	cu(cu_host_alloc(&pinned, n, 0));
 	memset(pinned, 1, n);
 	for (int i = 0; i < rounds(11) + 2; i++) {
-		double t = now_ns(), u;
+		double t = now_ns();
 
+		warming_up = i < 2;
 		must(to_device ? cow_tensor_copy(a, h, 0) : cow_tensor_copy(h, a, 0));
-		u = now_ns();
+		series_add(&ours, us_since(t));
+		t = now_ns();
 		cu(to_device ? cu_copy_to_device(at(a), pinned, n, NULL)
 		             : cu_copy_to_host(pinned, at(a), n, NULL));
 		drain();
-		if (i < 2)
-			continue;
-		series_add(&ours, (u - t) / 1e3);
-		series_add(&rival, (now_ns() - u) / 1e3);
+		series_add(&rival, us_since(t));
 	}
-	report("gpu", to_device ? "pageable-to-device-vs-pinned" : "device-to-pageable-vs-pinned",
+	report(to_device ? "pageable-to-device-vs-pinned" : "device-to-pageable-vs-pinned",
 	       "us", &ours, &rival, BAR_SPEEDUP, 0.85);
 	cu(cu_host_free(pinned));
 	cow_tensor_unref(a);
@@ -134,29 +135,9 @@ static void host(size_t n, bool to_device)
 /* The rival is a plain copy that moves as many bytes in all. */
 static void strided(const char *name, struct cow_tensor *to, struct cow_tensor *from)
 {
-	size_t n = (size_t)cow_tensor_numel(from) *
-	           (cow_dtype_bytes(cow_tensor_dtype(to)) + cow_dtype_bytes(cow_tensor_dtype(from))) / 2;
-	struct cow_tensor *a = bytes(true, n), *b = bytes(true, n);
-	struct series ours = { .n = 0 }, rival = { .n = 0 };
+	size_t both = cow_dtype_bytes(cow_tensor_dtype(to)) + cow_dtype_bytes(cow_tensor_dtype(from));
 
-	for (int i = 0; i < rounds(21) + 2; i++) {
-		double t = now_ns(), u;
-
-		must(cow_tensor_copy(to, from, 0));
-		drain();
-		u = now_ns();
-		cu(cu_copy_within(at(b), at(a), n, NULL));
-		drain();
-		if (i < 2)
-			continue;
-		series_add(&ours, (u - t) / 1e3);
-		series_add(&rival, (now_ns() - u) / 1e3);
-	}
-	report("gpu", name, "us", &ours, &rival, BAR_SPEEDUP, 0.85);
-	cow_tensor_unref(a);
-	cow_tensor_unref(b);
-	cow_tensor_unref(to);
-	cow_tensor_unref(from);
+	against_plain(name, to, from, (size_t)cow_tensor_numel(from) * both / 2, 0.85);
 }
 
 static struct cow_tensor *permuted(struct cow_tensor *t, const int *order)
@@ -193,10 +174,10 @@ static void all_strided(int64_t side)
 	const int flipped[] = { 1, 0 }, to_last[] = { 0, 2, 3, 1 };
 	struct cow_tensor *t;
 
-	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(casts); i++)
 		strided(casts[i].name, tensor(true, casts[i].to, 2, square),
 		        tensor(true, casts[i].from, 2, square));
-	for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(turns); i++)
 		strided(turns[i].name, tensor(true, turns[i].type, 2, square),
 		        permuted(tensor(true, turns[i].type, 2, square), flipped));
 	t = permuted(tensor(true, COW_FLOAT32, 4, nchw), to_last);
@@ -215,15 +196,17 @@ static void allocation(void)
 	struct series ours = { .n = 0 }, rival = { .n = 0 };
 
 	for (int i = 0; i < rounds(31) + 1; i++) {
-		double t = now_ns(), u;
+		double t = now_ns();
 
+		warming_up = !i;
 		for (int k = 0; k < TIMES; k++) {
 			struct cow_storage *s;
 
 			must(cow_cuda_storage_new(0, 4 * MIB, NULL, &s));
 			cow_storage_unref(s);
 		}
-		u = now_ns();
+		series_add(&ours, us_since(t) / TIMES);
+		t = now_ns();
 		for (int k = 0; k < TIMES && cu_mem_alloc_async; k++) {
 			cow__cu_ptr p;
 
@@ -231,12 +214,9 @@ static void allocation(void)
 				break;
 			cu(cu_mem_free_async(p, NULL));
 		}
-		if (i < 1)
-			continue;
-		series_add(&ours, (u - t) / TIMES / 1e3);
-		series_add(&rival, (now_ns() - u) / TIMES / 1e3);
+		series_add(&rival, us_since(t) / TIMES);
 	}
-	report("gpu", "allocate-free-4MiB", "us", &ours, &rival, BAR_OURS, 1);
+	report("allocate-free-4MiB", "us", &ours, &rival, BAR_OURS, 1);
 }
 
 static size_t free_bytes(void)
@@ -262,31 +242,27 @@ static void clones(size_t n)
 	}
 	for (int i = 0; i < rounds(11) + 1; i++) {
 		size_t before;
-		double t = now_ns(), u;
+		double t = now_ns();
 		void *p;
 
+		warming_up = !i;
 		must(cow_storage_clone(s, &c));
-		u = now_ns();
+		series_add(&clone, us_since(t));
 		before = free_bytes();
-		if (i > 0)
-			series_add(&clone, (u - t) / 1e3);
 		t = now_ns();
 		must(cow_storage_data_mut_range(c, n / 2, 1, COW_WRITE_AUTO, &p));
 		drain();
-		u = now_ns();
-		if (i > 0)
-			series_add(&write, (u - t) / 1e3);
+		series_add(&write, us_since(t));
 		series_add(&grown, ((double)before - (double)free_bytes()) / MIB);
 		t = now_ns();
 		cu(cu_copy_within(at(other), (uintptr_t)cow_storage_data(s), n, NULL));
 		drain();
-		if (i > 0)
-			series_add(&copy, (now_ns() - t) / 1e3);
+		series_add(&copy, us_since(t));
 		cow_storage_unref(c);
 	}
-	report("gpu", "lazy-clone", "us", &clone, NULL, BAR_OURS, 1);
-	report("gpu", "write-one-granule-vs-full-copy", "us", &write, &copy, BAR_SPEEDUP, 1);
-	report("gpu", "memory-of-one-granule", "MiB", &grown, NULL, BAR_OURS, 2);
+	report("lazy-clone", "us", &clone, NULL, BAR_OURS, 1);
+	report("write-one-granule-vs-full-copy", "us", &write, &copy, BAR_SPEEDUP, 1);
+	report("memory-of-one-granule", "MiB", &grown, NULL, BAR_OURS, 2);
 	cow_storage_unref(s);
 	cow_tensor_unref(other);
 }
@@ -315,13 +291,13 @@ static void sharing(struct cow_channel *c, size_t n)
 {
 	struct cow_cuda_options o = { .size = sizeof(o), .backing = COW_CUDA_SINGLE };
 	struct series ours = { .n = 0 };
-	char name[64];
 
 	for (int i = 0; i < rounds(21) + 2; i++) {
 		struct cow_parcel p = { .mode = COW_SHARE_ALIAS, .length = n };
 		struct cow_storage *s;
 		double t;
 
+		warming_up = i < 2;
 		must(cow_cuda_storage_new(0, n, &o, &s));
 		drain();
 		t = now_ns();
@@ -332,13 +308,11 @@ static void sharing(struct cow_channel *c, size_t n)
 			cow_storage_unref(s);
 			return;
 		}
-		if (i >= 2)
-			series_add(&ours, (now_ns() - t) / 2e3);
+		series_add(&ours, us_since(t) / 2);
 		cow_storage_unref(p.storage);
 		cow_storage_unref(s);
 	}
-	snprintf(name, sizeof(name), "share-%s-one-way", size_name(n));
-	report("gpu", name, "us", &ours, NULL, BAR_OURS, 200);
+	report(named("share-%s-one-way", size_name(n)), "us", &ours, NULL, BAR_OURS, 200);
 }
 
 int main(void)
@@ -347,6 +321,7 @@ int main(void)
 	struct cow_cuda_info info = { .size = sizeof(info) };
 	struct cow__cu_context *context;
 	struct cow_channel *c;
+	size_t large = sized(512 * MIB);
 	int pair[2];
 	pid_t child;
 
@@ -371,9 +346,9 @@ int main(void)
 	       info.kernels ? "yes" : "no");
 	cu(cu_primary_retain(&context, 0));
 	cu(cu_ctx_set_current(context));
-	contiguous(sized(512 * MIB));
-	host(sized(512 * MIB), true);
-	host(sized(512 * MIB), false);
+	against_plain("contiguous", bytes(true, large), bytes(true, large), large, 0.97);
+	host(large, true);
+	host(large, false);
 	all_strided(quick() ? 1024 : 8192);
 	allocation();
 	clones(quick() ? 64 * MIB : 8 * GIB);

@@ -9,25 +9,15 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_late" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-5} total=512M
-quick && turns=${BENCH_ROUNDS:-2}
+turns_of 5 2
 
-once() { # SIDE SHIM
-	wanted "$1" || return 0
-	"$bin/plain_measure" -w 2G >/dev/null # each side finds the same memory
-	env ${2:+LD_PRELOAD="$2"} ${BENCH_OPTIONS:+COWSHED_OPTIONS="$BENCH_OPTIONS"} \
-		"$bin/plain_late" -S $total >"$tmp/out" || fail "plain_late failed ($1)"
-	for figure in half_us p99_us p999_us worst_us; do
-		field $figure <"$tmp/out" >>"$tmp/$1.$figure"
-	done
+once() { # SIDE
+	warm 2G
+	run_as "$1" "$bin/plain_late" -S 512M
+	keep "$1"
 }
 
-turn=0
-while [ $turn -lt "$turns" ]; do
-	once plain ''
-	once shim "$shim"
-	turn=$((turn + 1))
-done
+in_turns 'plain shim' once
 for figure in half p99 p999 worst; do
-	report late $figure us "$tmp/shim.${figure}_us" "$tmp/plain.${figure}_us" ratio 0
+	row $figure us ${figure}_us plain - 0
 done

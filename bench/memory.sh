@@ -11,24 +11,23 @@ need "$bin/plain_memory" "$shim"
 
 kills=20
 quick && kills=6
-for turn in 1 2 3; do
-	[ $turn -gt 1 ] && quick && break
-	"$bin/plain_memory" -n $kills >>"$tmp/glibc" ||
-		fail 'plain_memory failed without the shim'
-	"$bin/plain_memory" -p "$shim" -n $kills >>"$tmp/shim" ||
-		fail 'plain_memory failed under the shim'
-done
-for what in freed freed-busy shadow orphan-rewrites orphan-works \
-	orphan-frees orphan-silent killed; do
-	for side in shim glibc; do
-		grep "^case=$what " "$tmp/$side" >"$tmp/lines"
-		field over_mib <"$tmp/lines" >"$tmp/$side.over"
-		field settled_ms <"$tmp/lines" >"$tmp/$side.ms"
-		field by <"$tmp/lines" >"$tmp/$side.by"
-	done
-	by=$(peak_by "$tmp/shim.by" "$tmp/glibc.by")
-	report memory "$what/left" MiB "$tmp/shim.over" "$tmp/glibc.over" \
-		ours 8 "$by"
-	[ $what = killed ] || report memory "$what/settled" ms \
-		"$tmp/shim.ms" "$tmp/glibc.ms" ours 5000 "$by"
+turns_of 3 1
+
+once() { # SIDE
+	set -- -n $kills
+	[ "$side" != shim ] || set -- -p "$shim" "$@"
+	"$bin/plain_memory" "$@" >"$tmp/out" || fail "plain_memory failed ($side)"
+	field by <"$tmp/out" >>"$tmp/of/by"
+	while read -r line; do
+		name=$(echo "$line" | field case)
+		echo "$line" | field over_mib | note "$side" "$name.over"
+		echo "$line" | field settled_ms | note "$side" "$name.ms"
+	done <"$tmp/out"
+}
+
+in_turns 'glibc shim' once
+for name in $(field case <"$tmp/out"); do
+	row "$name/left" MiB "$name.over" glibc ours 8
+	[ "$name" = killed ] || report memory "$name/settled" ms "$tmp/of/shim.$name.ms" \
+		"$tmp/of/glibc.$name.ms" ours 5000 "$(peak_by "$tmp/of/by")"
 done

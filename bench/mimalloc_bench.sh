@@ -25,8 +25,9 @@ case $source in /*) ;; *) source=$(pwd)/$source ;; esac
 made=$(dirname "$build")/mimalloc-bench
 mkdir -p "$made" || exit 1
 
-turns=${BENCH_ROUNDS:-5} seconds=2
-quick && turns=2 seconds=1
+turns_of 5 2
+seconds=2
+quick && seconds=1
 threads=2
 all='cfrac espresso barnes gs z3 redis rocksdb rbstress larson larson-sized mstress rptest'
 all="$all alloc-test1 alloc-testN sh6bench sh8bench xmalloc-test cache-scratch1 cache-scratchN"
@@ -147,52 +148,36 @@ redis_clients() {
 	redis-cli -s "$tmp/socket" shutdown nosave
 }
 
-# run NAME PRELOAD: leaves $tmp/out and $tmp/line
+# run SIDE NAME: leaves $tmp/out and $tmp/line
 run() {
 	own=
 	rm -rf "$tmp/db"
-	[ "$1" != rocksdb ] || own=-a # without the pages of its files
-	"$bin/plain_measure" $own -o "$tmp/line" -p "$2" -d "$made" -- \
-		sh -c "$(command_of "$1")" >"$tmp/log" 2>&1 &
-	[ "$1" != redis ] || redis_clients
+	[ "$2" != rocksdb ] || own=-a # without the pages of its files
+	of_side "$1"
+	"$bin/plain_measure" $own -o "$tmp/line" -p "$preload" -d "$made" -- \
+		sh -c "$(command_of "$2")" >"$tmp/log" 2>&1 &
+	[ "$2" != redis ] || redis_clients
 	wait $! || return
-	[ "$1" = redis ] || mv "$tmp/log" "$tmp/out"
+	[ "$2" = redis ] || mv "$tmp/log" "$tmp/out"
 }
 
-one() { # NAME SIDE PRELOAD: appends to $tmp/SIDE.time and .peak
-	"$bin/plain_measure" -w 1G
-	run "$1" "$3" || fail "$1 failed ($2): $(tail -n 1 "$tmp/log" "$tmp/out" 2>/dev/null)"
-	figure_of "$1" >>"$tmp/$2.time"
-	field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }' >>"$tmp/$2.peak"
-	field peak_by <"$tmp/line" >>"$tmp/by"
-}
-
-compare() { # NAME
-	rm -f "$tmp"/*.time "$tmp"/*.peak "$tmp/by"
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		if [ $((turn % 2)) = 0 ]; then
-			one "$1" glibc ''
-			one "$1" ours "$shim"
-		else
-			one "$1" ours "$shim"
-			one "$1" glibc ''
-		fi
-		turn=$((turn + 1))
-	done
-	report mimalloc_bench "$1" "$(unit_of "$1")" "$tmp/ours.time" "$tmp/glibc.time" \
-		ratio 1.05
-	report mimalloc_bench "$1/peak" MiB "$tmp/ours.peak" "$tmp/glibc.peak" ratio 1.1 \
-		"$(peak_by "$tmp/by")"
+once() { # SIDE NAME
+	warm 1G
+	run "$@" || fail "$2 failed ($1): $(tail -n 1 "$tmp/log" "$tmp/out" 2>/dev/null)"
+	figure_of "$2" | note "$1" time
+	cp "$tmp/line" "$tmp/out"
+	keep "$1"
 }
 
 [ $# -gt 0 ] || set -- $all
 for name in "$@"; do
 	if ! build_program "$name"; then
 		echo "  mimalloc_bench, $name: skipped: it can't be built here or is not installed"
-	elif ! run "$name" ''; then # once to read its files
+	elif ! run glibc "$name"; then # once to read its files
 		echo "  mimalloc_bench, $name: skipped: it fails without the shim"
 	else
-		compare "$name"
+		in_turns 'glibc shim' once "$name"
+		row "$name" "$(unit_of "$name")" time glibc ratio 1.05
+		row "$name/peak" MiB peak_mib glibc ratio 1.1
 	fi
 done

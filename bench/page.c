@@ -22,82 +22,67 @@ static char *plain;
 /* A fresh private copy, as a program makes it. */
 static char *eager(bool huge)
 {
-	char *p = huge ? map_anonymous(size, true) : malloc(size);
+	char *p = huge ? map_anonymous(size, true) : block_of(size, false, -1);
 
-	if (!p)
-		die("malloc");
 	memcpy(p, plain, size);
 	return p;
 }
 
 /* Clones, writes one page and drops the clone. Without a range the library must
- * expect that all of the clone is going to be written. Round 0 warms up. */
-static void page_of_clone(int i, bool ranged, struct series *write,
-                          struct series *drop)
+ * expect that all of the clone is going to be written. */
+static void page_of_clone(int value, bool ranged, struct series *write, struct series *drop)
 {
 	size_t offset = size / 2;
 	struct cow_storage *b;
-	double t0, t1, t2;
-	char *p;
+	double t0 = now_ns();
+	void *p;
 
-	t0 = now_ns();
 	must(cow_storage_lazy_clone(source, &b));
 	if (ranged)
-		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO,
-		                                (void **)&p));
+		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO, &p));
 	else
-		must(cow_storage_data_mut(b, (void **)&p));
-	memset(p + offset, i, PAGE);
-	t1 = now_ns();
+		must(cow_storage_data_mut(b, &p));
+	memset((char *)p + offset, value, PAGE);
+	series_add(write, us_since(t0));
+	t0 = now_ns();
 	cow_storage_unref(b);
-	t2 = now_ns();
-	if (i) {
-		series_add(write, (t1 - t0) / 1e3);
-		series_add(drop, (t2 - t1) / 1e3);
-	}
+	series_add(drop, us_since(t0));
 }
 
-static void page_of_copy(int i, bool in_huge, struct series *write,
-                         struct series *drop)
+static void page_of_copy(int value, bool in_huge, struct series *write, struct series *drop)
 {
-	size_t offset = size / 2;
-	double t0, t1, t2;
+	double t0;
 	char *p;
 
 	warm_host(size);
 	t0 = now_ns();
 	p = eager(in_huge);
-	memset(p + offset, i, PAGE);
-	t1 = now_ns();
+	memset(p + size / 2, value, PAGE);
+	series_add(write, us_since(t0));
+	t0 = now_ns();
 	if (in_huge)
 		munmap(p, size);
 	else
 		free(p);
-	t2 = now_ns();
-	if (i) {
-		series_add(write, (t1 - t0) / 1e3);
-		series_add(drop, (t2 - t1) / 1e3);
-	}
+	series_add(drop, us_since(t0));
 }
 
 static void one_page(void)
 {
-	static struct series ours, ours_drop, whole, rival, rival_drop, huge;
-	static struct series unreported;
+	static struct series ours, ours_drop, whole, rival, rival_drop, huge, unreported;
 
 	for (int i = 0; i < rounds(7) + 1; i++) {
+		warming_up = !i;
 		warm_host(size);
 		page_of_clone(i, true, &ours, &ours_drop);
 		page_of_copy(i, false, &rival, &rival_drop);
 		page_of_copy(i, true, &huge, &unreported);
 		page_of_clone(i, false, &whole, &unreported);
 	}
-	report("page", "clone+write-1-page", "us", &ours, &rival, BAR_SPEEDUP,
-	       10000);
-	report("page", "clone+write-1-page/huge-pages", "us", &ours, &huge,
-	       BAR_FASTER, 0);
-	report("page", "drop-it", "us", &ours_drop, &rival_drop, BAR_FASTER, 0);
-	report("page", "no-range-given", "us", &whole, &rival, BAR_FASTER, 0);
+	report("clone+write-1-page", "us", &ours, &rival, BAR_SPEEDUP, 10000);
+	report_faster("clone+write-1-page/huge-pages", "us", &ours, &huge);
+	report_faster("drop-it", "us", &ours_drop, &rival_drop);
+	report_faster("no-range-given", "us", &whole, &rival);
 }
 
 struct share {
@@ -121,54 +106,40 @@ static char *writable(struct cow_storage *s, const struct share *share)
 	size_t bytes = share->part > 0 ? (size_t)(share->part * size) : PAGE;
 	void *p;
 
-	if (share->scattered)
-		must(cow_storage_data_mut_range(s, 0, size, COW_WRITE_SPARSE,
-		                                &p));
-	else
-		must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_AUTO,
-		                                &p));
+	must(cow_storage_data_mut_range(s, 0, share->scattered ? size : bytes,
+	                                share->scattered ? COW_WRITE_SPARSE : COW_WRITE_AUTO,
+	                                &p));
 	return p;
 }
 
 static void both_write(const struct share *share)
 {
-	struct series ours = { .n = 0 }, ours_cpu = ours;
-	struct series rival = ours, rival_cpu = ours;
-	char what[80];
+	struct times ours = { .wall.n = 0 }, rival = ours;
 
 	for (int i = 0; i < rounds(7) + 1; i++) {
 		struct cow_storage *b;
-		double t0, c0;
+		struct moment begin;
 		char *p;
 
+		warming_up = !i;
 		warm_host(size);
-		t0 = now_ns();
-		c0 = cpu_ns();
+		begin = moment_now();
 		must(cow_storage_lazy_clone(source, &b));
 		write_part(writable(b, share), share, i);
 		write_part(writable(source, share), share, i + 1);
 		cow_storage_unref(b);
-		if (i) {
-			series_add(&ours, (now_ns() - t0) / 1e6);
-			series_add(&ours_cpu, (cpu_ns() - c0) / 1e6);
-		}
+		times_add(&ours, begin);
 		warm_host(size);
-		t0 = now_ns();
-		c0 = cpu_ns();
+		begin = moment_now();
 		p = eager(false);
 		write_part(p, share, i);
 		write_part(plain, share, i + 1);
 		use(p);
 		free(p);
-		if (i) {
-			series_add(&rival, (now_ns() - t0) / 1e6);
-			series_add(&rival_cpu, (cpu_ns() - c0) / 1e6);
-		}
+		times_add(&rival, begin);
 	}
-	snprintf(what, sizeof(what), "both-write-%s", share->name);
-	report("page", what, "ms", &ours, &rival, BAR_NONE, 0);
-	snprintf(what, sizeof(what), "both-write-%s/cpu", share->name);
-	report("page", what, "ms", &ours_cpu, &rival_cpu, BAR_NONE, 0);
+	report_ratio(named("both-write-%s", share->name), "ms", &ours.wall, &rival.wall);
+	report_ratio(named("both-write-%s/cpu", share->name), "ms", &ours.cpu, &rival.cpu);
 }
 
 int main(void)
@@ -178,17 +149,13 @@ int main(void)
 		{ "1%-scattered", 0.01, true }, { "10%", 0.1, false },
 		{ "10%-scattered", 0.1, true }, { "100%", 1, false },
 	};
-	void *p;
 
 	size = sized(GIB);
 	warm_host(4 * size);
-	plain = map_anonymous(size, true);
-	memset(plain, 1, size);
-	must(cow_storage_new(size, NULL, &source));
-	must(cow_storage_data_mut(source, &p));
-	memset(p, 1, size);
+	plain = memset(map_anonymous(size, true), 1, size);
+	source = storage_filled(size, 0, 1, NULL);
 	one_page();
-	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(shares); i++)
 		both_write(&shares[i]);
 	cow_storage_unref(source);
 	return 0;

@@ -9,27 +9,16 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_pair" "$shim"
 
-turns=${BENCH_ROUNDS:-9}
-quick && turns=7
+turns_of 9 7
 
-once() { # SIDE COMMAND...: appends to $tmp/SIDE
-	once_side=$1
-	shift
-	"$@" >"$tmp/out" || fail "failed ($once_side): $*"
-	field pair_ns <"$tmp/out" >>"$tmp/$once_side"
+once() { # SIDE BYTES PAIRS
+	run_as "$1" "$bin/plain_pair" -s "$2" -n "$3" -r 1
+	keep "$1"
 }
 
 pair() { # BYTES PAIRS ON
-	: >"$tmp/ours"
-	: >"$tmp/rival"
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		once rival "$bin/plain_pair" -s "$1" -n "$2" -r 1
-		once ours env LD_PRELOAD="$shim" "$bin/plain_pair" -s "$1" \
-			-n "$2" -r 1
-		turn=$((turn + 1))
-	done
-	report pair "$1-bytes" ns "$tmp/ours" "$tmp/rival" "$3" 1.15
+	in_turns 'plain shim' once "$1" "$2"
+	row "$1-bytes" ns pair_ns plain "$3" 1.15
 }
 
 n=20000000

@@ -75,7 +75,7 @@ pair() {
 	}' "$tmp/all"
 }
 
-"$bin/plain_measure" -w "${PAIRS_WARM:-4G}"
+warm 4G
 : >"$tmp/all"
 turn=0
 while [ $turn -lt "$turns" ]; do

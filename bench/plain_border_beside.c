@@ -2,10 +2,9 @@
 /*
  * Allocations of a process that has living children, or that forks again and again
  *
- *      plain_border_beside -m beside|cycle [-b BLOCK] [-t TOTAL] [-w WORKERS] [-n TIMES]
- *                          [-k] [-H]
+ *      plain_border_beside -m beside|cycle [-b BLOCK] [-t TOTAL] [-n TIMES] [-k] [-H]
  *
- * beside  the program fills TOTAL bytes and forks WORKERS workers, which live. TIMES times it
+ * beside  the program fills TOTAL bytes and forks eight workers, which live. TIMES times it
  *         makes, writes and frees a block of 1 to 16 MiB; four are alive at a time. It
  *         prints the time for each MiB. The workers drop; with -k they keep their privileges.
  * cycle   TIMES times: fork, the child exits at once, the parent makes and writes eight
@@ -14,9 +13,8 @@
  */
 #include "bench/border.h"
 
-enum { ALIVE = 4, BLOCKS = 8 };
-static int workers = 8, times = 100;
-static bool keep;
+enum { ALIVE = 4, BLOCKS = 8, WORKERS = 8 };
+static int times = 100;
 
 static double beside(void)
 {
@@ -28,7 +26,7 @@ static double beside(void)
 		size_t size = (1 + (size_t)i * 7 % 16) * MIB;
 
 		free(alive[i % ALIVE]);
-		alive[i % ALIVE] = block_new(size, 2);
+		alive[i % ALIVE] = block_of(size, huge, 2);
 		bytes += size;
 	}
 	for (int i = 0; i < ALIVE; i++)
@@ -38,20 +36,15 @@ static double beside(void)
 
 static void run_beside(void)
 {
-	pid_t *pids = calloc((size_t)workers + 1, sizeof(*pids));
+	pid_t pids[WORKERS];
 	double cold, warm;
 
-	if (!pids)
-		die("no memory");
-	for (int i = 0; i < workers; i++)
-		worker_start(&pids[i], !keep, 1);
+	workers_start(pids, WORKERS, !given['k']);
 	cold = beside();
 	warm = beside();
 	printf("cold_us=%.3f warm_us=%.3f memory_mib=%.2f", cold, warm, charge_mib());
 	print_drop();
-	putchar('\n');
-	for (int i = 0; i < workers; i++)
-		worker_end(pids[i]);
+	workers_end(pids, WORKERS);
 }
 
 static void run_cycle(void)
@@ -60,23 +53,15 @@ static void run_cycle(void)
 	char *made[BLOCKS];
 
 	for (int i = 0; i < times + 2; i++) {
-		double t0 = now_ns(), t1, pause_us;
-		pid_t pid = fork();
+		double t0 = now_ns(), t1;
 
-		if (pid == 0)
-			_exit(0);
-		pause_us = us_since(t0);
-		if (pid < 0)
-			die("fork: %s", strerror(errno));
-		child_reap(pid);
+		warming_up = i < 2;
+		series_add(&pauses, fork_once());
 		t1 = now_ns();
 		for (int k = 0; k < BLOCKS; k++)
-			made[k] = block_new(4 * MIB, 2);
+			made[k] = block_of(4 * MIB, huge, 2);
 		for (int k = 0; k < BLOCKS; k++)
 			free(made[k]);
-		if (i < 2)
-			continue;
-		series_add(&pauses, pause_us);
 		series_add(&allocs, us_since(t1));
 		series_add(&cycles, us_since(t0));
 	}
@@ -87,20 +72,7 @@ static void run_cycle(void)
 
 int main(int argc, char **argv)
 {
-	const char *mode = "beside";
-	int c;
-
-	while ((c = getopt(argc, argv, "b:t:m:w:n:kH")) != -1)
-		switch (c) {
-		case 'm': mode = optarg; break;
-		case 'w': workers = atoi(optarg); break;
-		case 'n': times = atoi(optarg); break;
-		case 'k': keep = true; break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_beside.c");
-		}
-	(void)charge_mib();
+	options(argc, argv, &times);
 	blocks_fill(1);
 	if (!strcmp(mode, "cycle"))
 		run_cycle();

@@ -59,29 +59,29 @@ static void children(void)
 			make_calls(&calls[i]);
 		if (pid < 0)
 			die("fork: %s", strerror(errno));
-		child_reap(pid);
+		reap(pid);
 	}
+}
+
+/* A new program, which finds its figures by `number`. */
+static pid_t another(const char *number)
+{
+	const char *block = named("%zu", block_bytes), *bytes = named("%zu", total);
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		execl("/proc/self/exe", "plain_border_call", "-m", "one", "-b", block, "-t", bytes,
+		      "-n", number, huge ? "-H" : (char *)NULL, (char *)NULL);
+		_exit(127);
+	}
+	return pid;
 }
 
 /* A new program for each, so that not even a fork was before. */
 static void alone(int fd)
 {
-	char number[3][32];
-
-	snprintf(number[0], 32, "%zu", block_bytes);
-	snprintf(number[1], 32, "%zu", total);
-	for (int i = 0; i < times; i++) {
-		pid_t pid = vfork();
-
-		snprintf(number[2], 32, "%d", fd * 1000 + i);
-		if (pid == 0) {
-			execl("/proc/self/exe", "plain_border_call", "-m", "one", "-b",
-			      number[0], "-t", number[1], "-n", number[2],
-			      huge ? "-H" : (char *)NULL, (char *)NULL);
-			_exit(127);
-		}
-		child_reap(pid);
-	}
+	for (int i = 0; i < times; i++)
+		reap(another(named("%d", fd * 1000 + i)));
 }
 
 static void calls_print(void)
@@ -99,28 +99,22 @@ static void calls_print(void)
 	       series_at(&growth, 1));
 }
 
-/* The time of a call is the median of pieces of the loop: others use the machine, too. */
-enum { PIECES = 50 };
-
-static double fs_ns(void)
+static void fsuid(void)
 {
-	struct series pieces = { { 0 }, 0 };
-	int n = times / PIECES + 1;
-
-	for (int piece = 0; piece < PIECES; piece++) {
-		double t0 = now_ns();
-
-		for (int i = 0; i < n; i++) {
-			setfsuid(NOBODY);
-			setfsuid(0);
-		}
-		series_add(&pieces, (now_ns() - t0) / n / 2);
-	}
-	return series_median(&pieces);
+	setfsuid(NOBODY);
+	setfsuid(0);
 }
 
-static double effective_ns(void)
+static void euid(void)
 {
+	if (seteuid(NOBODY) || seteuid(0))
+		die("seteuid: %s", strerror(errno));
+}
+
+/* The time of one of two calls is the median of pieces of the loop: others use the machine, too. */
+static double toggled_ns(void (*both)(void))
+{
+	enum { PIECES = 50 };
 	struct series pieces = { { 0 }, 0 };
 	int n = times / PIECES + 1;
 
@@ -128,28 +122,26 @@ static double effective_ns(void)
 		double t0 = now_ns();
 
 		for (int i = 0; i < n; i++)
-			if (seteuid(NOBODY) || seteuid(0))
-				die("seteuid: %s", strerror(errno));
+			both();
 		series_add(&pieces, (now_ns() - t0) / n / 2);
 	}
 	return series_median(&pieces);
 }
 
-static void toggle(bool beside_child)
+static void toggle(void)
 {
 	pid_t child = 0;
 	double first;
 
 	blocks_fill(1);
-	if (beside_child)
+	if (given['c'])
 		worker_start(&child, false, 1);
 	first = now_ns();
-	setfsuid(NOBODY);
-	setfsuid(0);
+	fsuid();
 	first = us_since(first);
 	printf("first_us=%.3f ", first);
-	printf("fsuid_ns=%.2f ", fs_ns());
-	printf("euid_ns=%.2f\n", effective_ns());
+	printf("fsuid_ns=%.2f ", toggled_ns(fsuid));
+	printf("euid_ns=%.2f\n", toggled_ns(euid));
 	if (child)
 		worker_end(child);
 }
@@ -164,24 +156,13 @@ static void calls_map(int fd)
 
 int main(int argc, char **argv)
 {
-	const char *mode = "child";
-	bool beside_child = false;
-	int c, fd;
+	int fd;
 
-	while ((c = getopt(argc, argv, "b:t:m:n:cH")) != -1)
-		switch (c) {
-		case 'm': mode = optarg; break;
-		case 'n': times = atoi(optarg); break;
-		case 'c': beside_child = true; break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_call.c");
-		}
+	options(argc, argv, &times);
 	if (!may_drop())
 		die("plain_border_call: only root can change its user");
-	(void)charge_mib();
 	if (!strcmp(mode, "toggle")) {
-		toggle(beside_child);
+		toggle();
 		return 0;
 	}
 	if (!strcmp(mode, "one")) {

@@ -2,12 +2,11 @@
 /*
  * A daemon that forks a child for each connection, which gives up its privileges
  *
- *      plain_border_daemon [-b BLOCK] [-t TOTAL] [-n CONNECTIONS] [-p PAGES] [-w WRITES]
- *                          [-s SECONDS] [-H]
+ *      plain_border_daemon [-b BLOCK] [-t TOTAL] [-n CONNECTIONS] [-s SECONDS] [-H]
  *
  * The daemon fills TOTAL bytes. For each connection to its socket it forks a child, which
- * drops, reads a request, reads PAGES scattered pages, answers and exits. The daemon
- * writes WRITES scattered pages, and waits for children that have ended. A client, which
+ * drops, reads a request, reads 256 scattered pages, answers and exits. The daemon
+ * writes 64 scattered pages, and waits for children that have ended. A client, which
  * was forked before there was any memory, makes one connection after another.
  *
  * It prints the client's median and 99th percentile, from connect() to the end of the
@@ -19,8 +18,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static int connections = 1000, writes = 64, pages = 256;
-static double seconds = 10;
+enum { WRITES = 64, PAGES = 256 };
+static int connections = 1000;
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static socklen_t address_len;
 
@@ -72,8 +71,8 @@ static void serve(int s, int n)
 	drop();
 	if (read(s, &byte, 1) != 1)
 		_exit(1);
-	for (int i = 0; i < pages; i++)
-		if (*page_at(scattered(n, i, pages)) == 0)
+	for (int i = 0; i < PAGES; i++)
+		if (*page_at(scattered(n, i, PAGES)) == 0)
 			_exit(121);
 	_exit(write(s, "k", 1) != 1);
 }
@@ -90,8 +89,8 @@ static double one_connection(int listener, int n)
 	if (s < 0 || pid < 0)
 		die("connection %d: %s", n, strerror(errno));
 	close(s);
-	for (int i = 0; i < writes; i++)
-		*page_at(scattered(n, i, writes)) = (char)(1 + n % 100);
+	for (int i = 0; i < WRITES; i++)
+		*page_at(scattered(n, i, WRITES)) = (char)(1 + n % 100);
 	while (waitpid(-1, &status, WNOHANG) > 0)
 		if (status)
 			die("a child failed (status %x)", status);
@@ -110,12 +109,6 @@ static int listen_here(void)
 	if (s < 0 || bind(s, (void *)&address, address_len) || listen(s, 64))
 		die("no socket: %s", strerror(errno));
 	return s;
-}
-
-static double quantile(double *v, int n, double q)
-{
-	qsort(v, (size_t)n, sizeof(*v), series_order);
-	return v[(int)(q * (n - 1) + 0.5)];
 }
 
 static void run(double *times, double *forks)
@@ -138,30 +131,19 @@ static void run(double *times, double *forks)
 	sleep_ms((long)(seconds * 1000));
 	settled = charge_mib();
 	printf("p50_us=%.2f p99_us=%.2f fork_us=%.2f end_mib=%.2f settled_mib=%.2f",
-	       quantile(times, connections, 0.5), quantile(times, connections, 0.99),
-	       quantile(forks, connections, 0.5), end, settled);
+	       quantile(times, (size_t)connections, 0.5),
+	       quantile(times, (size_t)connections, 0.99),
+	       quantile(forks, (size_t)connections, 0.5), end, settled);
 	print_drop();
-	putchar('\n');
 }
 
 int main(int argc, char **argv)
 {
 	double *times, *forks;
-	int c;
 
-	while ((c = getopt(argc, argv, "b:t:n:p:w:s:H")) != -1)
-		switch (c) {
-		case 'n': connections = atoi(optarg); break;
-		case 'p': pages = atoi(optarg); break;
-		case 'w': writes = atoi(optarg); break;
-		case 's': seconds = atof(optarg); break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_daemon.c");
-		}
+	options(argc, argv, &connections);
 	if (connections < 1)
 		die("bad number");
-	(void)charge_mib();
 	times = mmap(NULL, sizeof(double) * (size_t)connections, PROT_READ | PROT_WRITE,
 	             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	forks = calloc((size_t)connections, sizeof(*forks));

@@ -2,9 +2,9 @@
 /*
  * Relatives that are strangers to each other, and free most of what they share
  *
- *      plain_border_free [-b BLOCK] [-t TOTAL] [-w WORKERS] [-s SECONDS] [-d] [-H]
+ *      plain_border_free [-b BLOCK] [-t TOTAL] [-s SECONDS] [-d] [-H]
  *
- * The master fills TOTAL bytes in blocks and forks WORKERS workers, which drop. Each worker
+ * The master fills TOTAL bytes in blocks and forks two workers, which drop. Each worker
  * frees nine blocks of ten and lives. Then the master frees nine of ten, too. All keep the
  * same blocks; with -d each keeps others. The program prints the memory of all processes
  * before, SECONDS after the workers freed, and SECONDS after the master freed.
@@ -13,14 +13,12 @@
  */
 #include "bench/border.h"
 
-static int workers = 2;
-static double seconds = 10;
-static bool different;
+enum { WORKERS = 2 };
 
 static void free_most(int who)
 {
 	for (size_t i = 0; i < block_count; i++)
-		if (i % 10 != (size_t)(different ? who % 10 : 0)) {
+		if (i % 10 != (size_t)(given['d'] ? who : 0)) {
 			free(blocks[i]);
 			blocks[i] = NULL;
 		}
@@ -49,24 +47,23 @@ static void let_free(const int *go, const int *done)
 {
 	char byte;
 
-	for (int i = 0; i < workers; i++)
+	for (int i = 0; i < WORKERS; i++)
 		if (write(go[1], "", 1) != 1 || read(done[0], &byte, 1) != 1)
 			die("a worker ended early");
 }
 
-static void run(void)
+int main(int argc, char **argv)
 {
-	pid_t *pids = calloc((size_t)workers + 1, sizeof(*pids));
 	double before, after_workers;
-	int go[2], done[2];
-	sigset_t set;
+	int go[2], done[2], unused;
+	pid_t pids[WORKERS];
 
-	if (!pids || pipe(go) || pipe(done))
-		die("no memory");
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	for (int i = 0; i < workers; i++)
+	options(argc, argv, &unused);
+	blocks_fill(1);
+	if (pipe(go) || pipe(done))
+		die("pipe");
+	sigterm_block();
+	for (int i = 0; i < WORKERS; i++)
 		pids[i] = freer(i + 1, go, done);
 	before = charge_mib();
 	let_free(go, done);
@@ -77,26 +74,6 @@ static void run(void)
 	printf("before_mib=%.2f workers_mib=%.2f all_mib=%.2f", before, after_workers,
 	       charge_mib());
 	print_drop();
-	putchar('\n');
-	for (int i = 0; i < workers; i++)
-		worker_end(pids[i]);
-}
-
-int main(int argc, char **argv)
-{
-	int c;
-
-	while ((c = getopt(argc, argv, "b:t:w:s:dH")) != -1)
-		switch (c) {
-		case 'w': workers = atoi(optarg); break;
-		case 's': seconds = atof(optarg); break;
-		case 'd': different = true; break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_free.c");
-		}
-	(void)charge_mib();
-	blocks_fill(1);
-	run();
+	workers_end(pids, WORKERS);
 	return 0;
 }

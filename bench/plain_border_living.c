@@ -20,8 +20,6 @@
 
 enum { RECENT = 8, FILES = 65536 };
 static int children = 600;
-static double seconds = 10;
-static bool keep;
 
 struct counts {
 	int fds, memfds, maps, files;
@@ -42,22 +40,17 @@ static void inode_add(unsigned long inode)
 static void count_descriptors(struct counts *n)
 {
 	DIR *d = opendir("/proc/self/fd");
-	char name[300], target[300];
 	struct dirent *e;
-	struct stat st;
 
 	while (d && (e = readdir(d))) {
-		ssize_t len;
+		char target[300] = "";
+		struct stat st;
 
 		if (e->d_name[0] == '.' || atoi(e->d_name) == dirfd(d))
 			continue;
 		n->fds++;
-		snprintf(name, sizeof(name), "/proc/self/fd/%s", e->d_name);
-		len = readlink(name, target, sizeof(target) - 1);
-		if (len <= 0)
-			continue;
-		target[len] = 0;
-		if (strncmp(target, "/memfd:", 7) || stat(name, &st))
+		if (readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1) <= 0 ||
+		    strncmp(target, "/memfd:", 7) || fstat(atoi(e->d_name), &st))
 			continue;
 		n->memfds++;
 		inode_add(st.st_ino);
@@ -99,21 +92,18 @@ static void counts_print(const char *when, const struct counts *n)
 	       n->memfds, when, n->maps, when, n->files);
 }
 
-static void run(void)
+static void run(pid_t *pids)
 {
-	pid_t *pids = calloc((size_t)children, sizeof(*pids));
 	struct counts half = { 0, 0, 0, 0 };
 	char *recent[RECENT] = { NULL };
 	struct series late = { { 0 }, 0 };
 
-	if (!pids)
-		die("no memory");
 	for (int i = 0; i < children; i++) {
 		double us;
 
 		free(recent[i % RECENT]);
-		recent[i % RECENT] = block_new((1 + (size_t)i * 7 % 4) * MIB, 2);
-		us = worker_start(&pids[i], !keep, 1);
+		recent[i % RECENT] = block_of((1 + (size_t)i * 7 % 4) * MIB, huge, 2);
+		us = worker_start(&pids[i], !given['k'], 1);
 		if (i >= children - children / 10)
 			series_add(&late, us);
 		if (i == children / 2)
@@ -125,26 +115,18 @@ static void run(void)
 	sleep_ms((long)(seconds * 1000));
 	printf("memory_mib=%.2f late_us=%.2f", charge_mib(), series_median(&late));
 	print_drop();
-	putchar('\n');
-	for (int i = 0; i < children; i++)
-		worker_end(pids[i]);
 }
 
 int main(int argc, char **argv)
 {
-	int c;
+	pid_t *pids;
 
-	while ((c = getopt(argc, argv, "b:t:n:s:kH")) != -1)
-		switch (c) {
-		case 'n': children = atoi(optarg); break;
-		case 's': seconds = atof(optarg); break;
-		case 'k': keep = true; break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_living.c");
-		}
-	(void)charge_mib();
+	options(argc, argv, &children);
 	blocks_fill(1);
-	run();
+	pids = calloc((size_t)children, sizeof(*pids));
+	if (!pids)
+		die("no memory");
+	run(pids);
+	workers_end(pids, children);
 	return 0;
 }

@@ -12,9 +12,6 @@
  */
 #include "bench/border.h"
 
-static double seconds = 10, percent = 100;
-static bool drops;
-
 /* The bytes of a block that are rewritten, from its start. */
 static size_t part(void)
 {
@@ -38,7 +35,7 @@ static void orphan(int parent, int stop, int tell)
 
 	if (read(parent, &byte, 1) != 0 || setsid() < 0)
 		_exit(1);
-	if (drops)
+	if (given['d'])
 		drop();
 	t0 = now_ns();
 	for (size_t i = 0; i < block_count; i++)
@@ -70,20 +67,11 @@ static void parent(const int *stop, const int *tell)
 
 int main(int argc, char **argv)
 {
-	int c, stop[2], tell[2], status;
+	int stop[2], tell[2], status, unused;
 	double rewrite;
 	pid_t pid;
 
-	while ((c = getopt(argc, argv, "b:t:p:s:dH")) != -1)
-		switch (c) {
-		case 'p': percent = atof(optarg); break;
-		case 's': seconds = atof(optarg); break;
-		case 'd': drops = true; break;
-		default:
-			if (!blocks_option(c))
-				die("usage: see the head of bench/plain_border_orphan.c");
-		}
-	(void)charge_mib();
+	options(argc, argv, &unused);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	if (pipe(stop) || pipe(tell))
 		die("pipe");
@@ -93,14 +81,15 @@ int main(int argc, char **argv)
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
 	close(tell[1]);
-	child_reap(pid);
+	reap(pid);
 	if (read(tell[0], &rewrite, sizeof(rewrite)) != sizeof(rewrite))
 		die("the orphan ended early");
 	sleep_ms((long)(seconds * 1000));
 	printf("memory_mib=%.2f rewrite_ms=%.2f", charge_mib(), rewrite / 1e3);
-	if (drops)
+	if (given['d'])
 		print_drop();
-	putchar('\n');
+	else
+		putchar('\n');
 	close(stop[1]);
 	if (waitpid(-1, &status, 0) < 0 || status)
 		die("the orphan saw wrong bytes (status %x)", status);

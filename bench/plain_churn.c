@@ -15,14 +15,6 @@
 
 static size_t least = 5 * MIB, most = 25 * MIB, blocks = 20, times = 1000;
 
-static uint64_t next(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 static void end(unsigned char *p, size_t bytes, size_t k)
 {
 	if (p && (p[0] != (unsigned char)k || p[bytes / 3] != (unsigned char)k ||
@@ -33,20 +25,17 @@ static void end(unsigned char *p, size_t bytes, size_t k)
 
 static void *churn(void *arg)
 {
-	uint64_t state = 88172645463325252u + (uintptr_t)arg;
+	uint64_t state = RANDOM_START + (uintptr_t)arg;
 	unsigned char **block = calloc(blocks, sizeof(*block));
 	size_t *bytes = calloc(blocks, sizeof(*bytes)), k;
 
 	if (!block || !bytes)
 		die("no memory");
 	for (size_t i = 0; i < times; i++) {
-		k = next(&state) % blocks;
+		k = random_next(&state) % blocks;
 		end(block[k], bytes[k], k);
-		bytes[k] = least + next(&state) % (most - least + 1);
-		block[k] = malloc(bytes[k]);
-		if (!block[k])
-			die("malloc: %s", strerror(errno));
-		memset(block[k], (int)k, bytes[k]);
+		bytes[k] = least + random_next(&state) % (most - least + 1);
+		block[k] = (unsigned char *)block_of(bytes[k], false, (int)k);
 	}
 	for (k = 0; k < blocks; k++)
 		end(block[k], bytes[k], k);

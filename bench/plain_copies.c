@@ -68,28 +68,22 @@ int main(int argc, char **argv)
 		case 'n': cycles = atoi(optarg); break;
 		default: die("usage: plain_copies [-m M] [-b B] [-n N]");
 		}
-	source = malloc(bytes);
-	if (!source)
-		die("malloc failed");
-	memset(source, 1, bytes);
+	source = block_of(bytes, false, 1);
 	for (int i = 0; i < cycles; i++) {
-		double cpu = cpu_ns_of(RUSAGE_SELF), t0 = now_ns(), t1;
-		char *copy = malloc(bytes);
+		struct moment begin = moment_now();
+		char *copy = block_of(bytes, false, -1);
+		double t0, copied;
 
-		if (!copy)
-			die("malloc failed");
 		use(copy);
-		t1 = now_ns();
+		t0 = now_ns();
 		memcpy(copy, source, bytes);
 		use(copy);
-		double copied = now_ns() - t1;
-
+		copied = us_since(t0);
 		follow(mode, copy, i);
 		use(copy);
 		free(copy);
-		printf("cycle=%d copy_us=%.1f wall_us=%.1f cpu_us=%.1f\n",
-		       i + 1, copied / 1e3, (now_ns() - t0) / 1e3,
-		       (cpu_ns_of(RUSAGE_SELF) - cpu) / 1e3);
+		printf("cycle=%d copy_us=%.1f wall_us=%.1f cpu_us=%.1f\n", i + 1, copied,
+		       us_since(begin.wall), (cpu_ns() - begin.cpu) / 1e3);
 	}
 	return 0;
 }

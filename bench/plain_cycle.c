@@ -28,7 +28,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 
 static size_t block_bytes = 64 * MIB, total = GIB;
 static bool huge, scattered, concurrent;
@@ -46,18 +45,7 @@ static _Atomic bool busy_stop;
 
 static char *block_new(int value)
 {
-	char *p = malloc(block_bytes);
-
-	if (!p)
-		die("malloc failed");
-	if (huge) {
-		char *start = (char *)(((uintptr_t)p + PAGE - 1) & -PAGE);
-
-		madvise(start, (p + block_bytes - start) & -PAGE,
-		        MADV_HUGEPAGE);
-	}
-	memset(p, value, block_bytes);
-	return p;
+	return block_of(block_bytes, huge, value);
 }
 
 static void *idle_main(void *unused)
@@ -170,52 +158,58 @@ static void renew(size_t n, unsigned char value, size_t *next)
 	}
 }
 
+static void wait_for(pid_t pid, int number)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid || status)
+		die("cycle %d: the child saw wrong bytes or crashed (%#x)", number, status);
+}
+
 static void cycle(int number, size_t renewed, size_t *next)
 {
-	double t0, t1, t2 = 0, t3, t4, c0, c4;
+	double pause_us, wait_us, write_us = 0, renew_us, t;
+	struct moment begin;
 	unsigned long busy = atomic_load(&busy_pages);
 	unsigned char value = number;
-	int hold[2] = { -1, -1 }, status;
+	int hold[2] = { -1, -1 };
 	pid_t pid;
 
 	if (concurrent && pipe(hold))
 		die("pipe");
-	t0 = now_ns();
-	c0 = cpu_ns();
+	begin = moment_now();
 	pid = fork();
 	if (pid == 0)
 		child_main(value - 1, hold[0]);
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
-	t1 = now_ns();
+	pause_us = us_since(begin.wall);
+	t = now_ns();
 	if (concurrent) {
 		rewrite(value);
-		t2 = now_ns();
+		write_us = us_since(t);
+		t = now_ns();
 		if (write(hold[1], "", 1) != 1)
 			die("the child ended too early");
 	}
-	if (waitpid(pid, &status, 0) != pid || status)
-		die("cycle %d: the child saw wrong bytes or crashed (%#x)",
-		    number, status);
-	t3 = now_ns();
-	if (!concurrent) {
-		rewrite(value);
-		t2 = now_ns();
-	}
-	renew(renewed, value, next);
-	t4 = now_ns();
-	c4 = cpu_ns();
+	wait_for(pid, number);
+	wait_us = us_since(t);
+	t = now_ns();
 	if (concurrent) {
 		close(hold[0]);
 		close(hold[1]);
+	} else {
+		rewrite(value);
+		write_us = us_since(t);
+		t = now_ns();
 	}
+	renew(renewed, value, next);
+	renew_us = us_since(t);
+	t = us_since(begin.wall);
 	printf("cycle=%d wall_us=%.1f cpu_us=%.1f pause_us=%.1f wait_us=%.1f "
-	       "write_us=%.1f renew_us=%.1f busy=%.1f\n", number,
-	       (t4 - t0) / 1e3, (c4 - c0) / 1e3, (t1 - t0) / 1e3,
-	       (concurrent ? t3 - t2 : t3 - t1) / 1e3,
-	       (concurrent ? t2 - t1 : t2 - t3) / 1e3,
-	       (t4 - (concurrent ? t3 : t2)) / 1e3,
-	       (atomic_load(&busy_pages) - busy) / ((t4 - t0) / 1e6));
+	       "write_us=%.1f renew_us=%.1f busy=%.1f\n", number, t,
+	       (cpu_ns() - begin.cpu) / 1e3, pause_us, wait_us, write_us, renew_us,
+	       (atomic_load(&busy_pages) - busy) / (t / 1e3));
 	fflush(stdout);
 }
 
@@ -251,13 +245,10 @@ int main(int argc, char **argv)
 	int n = 0;
 
 	options(argc, argv, &cycles, &idle, &busy, &renew_percent);
-	count = total / block_bytes;
-	blocks = calloc(count + 1, sizeof(*blocks));
+	blocks = blocks_of(total, block_bytes, huge, 0, &count);
 	base = calloc(count + 1, 1);
-	if (!count || !blocks || !base || idle + busy > 64)
+	if (!base || idle + busy > 64)
 		die("bad size");
-	for (size_t i = 0; i < count; i++)
-		blocks[i] = block_new(0);
 	for (int i = 0; i < idle; i++)
 		if (pthread_create(&thread[n++], NULL, idle_main, NULL))
 			die("pthread_create");

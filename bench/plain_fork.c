@@ -14,23 +14,6 @@
  */
 #include "bench/common.h"
 
-#include <sys/wait.h>
-
-static char *block_new(size_t bytes, bool huge)
-{
-	char *p = malloc(bytes);
-
-	if (!p)
-		die("malloc of %zu bytes failed", bytes);
-	if (huge) {
-		char *start = (char *)(((uintptr_t)p + PAGE - 1) & -PAGE);
-
-		madvise(start, (p + bytes - start) & -PAGE, MADV_HUGEPAGE);
-	}
-	memset(p, 1, bytes);
-	return p;
-}
-
 int main(int argc, char **argv)
 {
 	size_t block = 64 * MIB, total = 4 * GIB, count;
@@ -47,35 +30,25 @@ int main(int argc, char **argv)
 		case 'H': huge = true; break;
 		default: die("usage: plain_fork [-b B] [-t T] [-n N] [-H]");
 		}
-	count = total / block;
-	blocks = calloc(count + 1, sizeof(*blocks));
-	if (!block || !blocks)
-		die("bad size");
 	t0 = now_ns();
-	for (size_t i = 0; i < count; i++)
-		blocks[i] = block_new(block, huge);
-	t0 = now_ns() - t0;
-	printf("fill_ms=%.3f huge_mib=%.0f\n", t0 / 1e6,
+	blocks = blocks_of(total, block, huge, 1, &count);
+	printf("fill_ms=%.3f huge_mib=%.0f\n", ms_since(t0),
 	       file_kb("/proc/self/smaps_rollup", "AnonHugePages") / MIB);
 	fflush(stdout);
 
-	for (int i = 1; i <= forks; i++) {
-		double t1, t2;
-		int status;
+	for (size_t i = 1; i <= (size_t)forks; i++) {
+		double pause_us;
 		pid_t pid;
 
 		t0 = now_ns();
 		pid = fork();
 		if (pid == 0)
-			_exit(count && blocks[i % count][i] != 1);
-		t1 = now_ns();
+			_exit(blocks[i % count][i] != 1);
+		pause_us = us_since(t0);
 		if (pid < 0)
 			die("fork: %s", strerror(errno));
-		if (waitpid(pid, &status, 0) != pid || status)
-			die("the child saw wrong bytes or crashed");
-		t2 = now_ns();
-		printf("fork=%d pause_us=%.2f gone_us=%.2f\n", i,
-		       (t1 - t0) / 1e3, (t2 - t0) / 1e3);
+		reap(pid);
+		printf("fork=%zu pause_us=%.2f gone_us=%.2f\n", i, pause_us, us_since(t0));
 	}
 	for (size_t i = 0; i < count; i++)
 		free(blocks[i]);

@@ -79,7 +79,7 @@ static void *client(void *arg)
 			continue;
 		if (c->n == SAMPLES)
 			die("too long a run: no room for samples");
-		c->us[c->n++] = (now_ns() - t0) / 1e3;
+		c->us[c->n++] = us_since(t0);
 	}
 	return NULL;
 }
@@ -99,9 +99,8 @@ static void report_all(struct client *c, int clients, double elapsed_us)
 		memcpy(all + n, c[i].us, c[i].n * sizeof(*all));
 		n += c[i].n;
 	}
-	qsort(all, n, sizeof(*all), series_order);
-	printf("requests=%d request_us=%.2f p50_us=%.1f p99_us=%.1f worst_us=%.1f\n",
-	       n, elapsed_us / n, all[n / 2], all[(int)(0.99 * (n - 1))], all[n - 1]);
+	printf("requests=%d request_us=%.2f p50_us=%.1f p99_us=%.1f worst_us=%.1f\n", n,
+	       elapsed_us / n, quantile(all, n, 0.5), quantile(all, n, 0.99), quantile(all, n, 1));
 	free(all);
 }
 
@@ -133,6 +132,6 @@ int main(int argc, char **argv)
 	atomic_store(&over, true);
 	for (int i = 0; i < clients; i++)
 		pthread_join(c[i].thread, NULL);
-	report_all(c, clients, (now_ns() - t0) / 1e3);
+	report_all(c, clients, us_since(t0));
 	return 0;
 }

@@ -11,8 +11,6 @@
  */
 #include "bench/common.h"
 
-#include <sys/wait.h>
-
 #define SLEEP_NS 200000
 #define SERVE_NS 1.2e9
 #define MOST 100000
@@ -20,13 +18,6 @@
 
 static double late[MOST]; /* us */
 static size_t requests;
-
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 static void request(char **blocks, size_t count, size_t pages)
 {
@@ -68,24 +59,16 @@ int main(int argc, char **argv)
 	char **blocks;
 	double t0;
 
-	while ((c = getopt(argc, argv, "S:b:n:")) != -1) {
+	while ((c = getopt(argc, argv, "S:b:n:")) != -1)
 		switch (c) {
 		case 'S': total = size_parse(optarg); break;
 		case 'b': block = size_parse(optarg); break;
 		case 'n': forks = atoi(optarg); break;
 		default: die("usage: see the head of bench/plain_late.c");
 		}
-	}
-	count = total / block;
-	blocks = malloc(count * sizeof(*blocks));
-	if (!count || block < PAGE || !blocks)
+	if (block < PAGE)
 		die("sizes that can't be");
-	for (size_t i = 0; i < count; i++) {
-		blocks[i] = malloc(block);
-		if (!blocks[i])
-			die("malloc failed");
-		memset(blocks[i], 1, block);
-	}
+	blocks = blocks_of(total, block, false, 1, &count);
 	for (int f = 0; f < forks; f++) {
 		fork_and_rewrite(blocks, count, block, f + 2);
 		for (t0 = now_ns(); now_ns() - t0 < SERVE_NS;) {
@@ -93,9 +76,8 @@ int main(int argc, char **argv)
 			(void)waitpid(-1, NULL, WNOHANG);
 		}
 	}
-	qsort(late, requests, sizeof(*late), by_size);
 	printf("half_us=%.1f p99_us=%.1f p999_us=%.1f worst_us=%.1f requests=%zu\n",
-	       late[requests / 2], late[requests * 99 / 100], late[requests * 999 / 1000],
-	       late[requests - 1], requests);
+	       quantile(late, requests, 0.5), quantile(late, requests, 0.99),
+	       quantile(late, requests, 0.999), quantile(late, requests, 1), requests);
 	return 0;
 }

@@ -11,17 +11,15 @@
  * process, and the line says so. SHIM goes into LD_PRELOAD of the program alone. One
  * line goes to FILE (standard output without it):
  *
- *      wall_ms=.. cpu_ms=.. peak_kib=.. peak_by=cgroup|rss status=..
+ *      wall_ms=.. cpu_ms=.. peak_kib=.. peak_mib=.. peak_by=cgroup|rss status=..
  *
  * -a is for a program that writes large files: its peak then leaves out the pages of
  * files on disks. The memory is read every 20 ms for that.
  *
  * The exit status is that of the program (128 + signal if a signal killed it).
- * -w touches BYTES and gives them back, so that the host backs them.
+ * -w touches BYTES and gives them back, so that the host backs them (BENCH_QUICK: an eighth).
  */
 #include "bench/meter.h"
-
-#include <sys/wait.h>
 
 /* Waits for the program; *peak is the most that was charged meanwhile, or -1. */
 static int wait_sampling(pid_t pid, int *status, const struct meter *m,
@@ -79,7 +77,7 @@ static int run(char **argv, const char *shim, const char *directory,
 
 int main(int argc, char **argv)
 {
-	const char *out = NULL, *shim = NULL, *directory = NULL;
+	const char *out = NULL, *shim = NULL, *directory = NULL, *by;
 	double wall, cpu, peak, own;
 	bool sampled = false;
 	struct rusage r;
@@ -93,7 +91,7 @@ int main(int argc, char **argv)
 		case 'o': out = optarg; break;
 		case 'p': shim = optarg; break;
 		case 'd': directory = optarg; break;
-		case 'w': warm_host(size_parse(optarg)); return 0;
+		case 'w': warm_host(sized(size_parse(optarg))); return 0;
 		default: die("usage: see the head of bench/plain_measure.c");
 		}
 	if (optind >= argc)
@@ -104,13 +102,13 @@ int main(int argc, char **argv)
 	cpu = cpu_ns_of(RUSAGE_CHILDREN);
 	getrusage(RUSAGE_CHILDREN, &r);
 	peak = sampled ? own : meter_peak(&m);
+	by = peak >= 0 ? "cgroup" : "rss";
+	peak = peak >= 0 ? peak / KIB : (double)r.ru_maxrss;
 	f = out ? fopen(out, "we") : stdout;
 	if (!f)
 		die("%s: %s", out, strerror(errno));
-	fprintf(f, "wall_ms=%.2f cpu_ms=%.2f peak_kib=%.0f peak_by=%s "
-	        "status=%d\n", wall / 1e6, cpu / 1e6,
-	        peak >= 0 ? peak / KIB : (double)r.ru_maxrss,
-	        peak >= 0 ? "cgroup" : "rss", status);
+	fprintf(f, "wall_ms=%.2f cpu_ms=%.2f peak_kib=%.0f peak_mib=%.4f peak_by=%s status=%d\n",
+	        wall / 1e6, cpu / 1e6, peak, peak / KIB, by, status);
 	if (out)
 		fclose(f);
 	meter_close(&m);

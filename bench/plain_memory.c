@@ -2,13 +2,13 @@
 /*
  * Memory that is still charged after its users freed it, or were killed
  *
- *      plain_memory [-p SHIM] [-n KILLS] [-D DECAY_MS] [-S BYTES]
+ *      plain_memory [-p SHIM] [-n KILLS]
  *
  * A driver, which is not preloaded itself, starts a worker: this program again, under
  * the shim if -p names it. The worker runs in a fresh memory cgroup. The driver sends it
  * letters by a pipe; the worker answers when it has done what the letter says. Between
  * letters the driver reads what the cgroup is charged. It prints the least charge within
- * DECAY (5 s), and the time until the charge came within 8 MiB of the aim.
+ * five seconds, and the time until the charge came within 8 MiB of the aim. S are 512 MiB.
  *
  *   freed      a worker fills S bytes, forks a child that reads, rewrites
  *              all, frees everything. Then it sleeps (freed) or goes on with
@@ -33,11 +33,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
-static const char *self, *shim;
+enum { DECAY_MS = 5000 };
+static const char *shim;
 static size_t size;
-static long decay_ms = 5000;
 
 /* ---- The worker ---------------------------------------------------------- */
 
@@ -51,9 +50,7 @@ static void fill(int value)
 {
 	for (int i = 0; i < BLOCKS; i++) {
 		if (!block[i])
-			block[i] = malloc(block_bytes);
-		if (!block[i])
-			die("malloc");
+			block[i] = block_of(block_bytes, false, -1);
 		memset(block[i], value, block_bytes);
 	}
 }
@@ -69,9 +66,8 @@ static void free_all(void)
 static void little_work(int ms)
 {
 	for (int i = 0; i < ms / 10; i++) {
-		char *p = malloc(512 * KIB);
+		char *p = block_of(512 * KIB, false, 1);
 
-		memset(p, 1, 512 * KIB);
 		use(p);
 		free(p);
 		sleep_ms(10);
@@ -219,7 +215,8 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		die("pipe");
 	j->pid = fork();
 	if (j->pid == 0) {
-		char number[2][32], go;
+		const char *bytes = named("%zu", size), *number = named("%u", seed);
+		char go;
 
 		dup2(down[0], 10);
 		dup2(up[1], 11);
@@ -233,9 +230,7 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 			_exit(1);
 		if (shim)
 			setenv("LD_PRELOAD", shim, 1);
-		snprintf(number[0], 32, "%zu", size);
-		snprintf(number[1], 32, "%u", seed);
-		execl(self, self, how, number[0], number[1], (char *)NULL);
+		execl("/proc/self/exe", "plain_memory", how, bytes, number, (char *)NULL);
 		_exit(127);
 	}
 	if (j->pid < 0)
@@ -250,25 +245,45 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		die("plain_memory: the worker died");
 }
 
-static void job_wait(struct job *j)
-{
-	char c;
-
-	if (read(j->from, &c, 1) != 1)
-		die("plain_memory: the worker died");
-}
-
 static void job_do(struct job *j, char command)
 {
 	if (write(j->to, &command, 1) != 1)
 		die("plain_memory: the worker died");
-	job_wait(j);
+	byte_in(j->from);
+}
+
+/* Starts a worker without blocks; returns what it is charged then. */
+static double worker_start(struct job *j)
+{
+	job_start(j, "worker", 0);
+	job_do(j, 'X');
+	return meter_now(&j->meter);
+}
+
+static void parent_kill(struct job *j)
+{
+	kill(j->pid, SIGKILL);
+	waitpid(j->pid, NULL, 0);
+}
+
+/* Waits for the charge to come near the aim. Returns the least that it was. */
+static double settle(struct meter *m, double aim, double *ret_ms)
+{
+	double t0 = now_ns(), least = 1e18, now;
+
+	do {
+		now = meter_now(m);
+		least = now < least ? now : least;
+		*ret_ms = ms_since(t0);
+		if (now <= aim + 8 * MIB)
+			break;
+		sleep_ms(20);
+	} while (*ret_ms < DECAY_MS);
+	return least;
 }
 
 /* Kills the processes that are left, reaps them (the driver is the subreaper) and removes
  * the cgroup. Returns the charge that stayed after the last one was dead. */
-static double settle(struct meter *m, double aim, double *ret_ms);
-
 static double job_end(struct job *j)
 {
 	double left, ms;
@@ -283,21 +298,6 @@ static double job_end(struct job *j)
 	return left;
 }
 
-static double settle(struct meter *m, double aim, double *ret_ms)
-{
-	double t0 = now_ns(), least = 1e18, now;
-
-	do {
-		now = meter_now(m);
-		least = now < least ? now : least;
-		*ret_ms = (now_ns() - t0) / 1e6;
-		if (now <= aim + 8 * MIB)
-			break;
-		sleep_ms(20);
-	} while (*ret_ms < decay_ms);
-	return least;
-}
-
 static void print(const char *what, double bytes, double aim, double ms,
                   const char *by)
 {
@@ -306,24 +306,28 @@ static void print(const char *what, double bytes, double aim, double ms,
 	fflush(stdout);
 }
 
+static void settled(struct job *j, const char *what, double aim)
+{
+	double ms, left = settle(&j->meter, aim, &ms);
+
+	print(what, left, aim, ms, meter_by(&j->meter));
+}
+
 static void freed(bool busy)
 {
-	double aim, left, ms, t0;
 	struct job j;
+	double aim = worker_start(&j), left, ms, t0;
 
-	job_start(&j, "worker", 0);
-	job_do(&j, 'X');
-	aim = meter_now(&j.meter);
 	job_do(&j, 'F');
 	job_do(&j, 'R');
 	job_do(&j, 'F');
 	job_do(&j, 'X');
 	t0 = now_ns();
 	left = settle(&j.meter, aim, &ms);
-	while (busy && left > aim + 8 * MIB && ms < decay_ms) {
+	while (busy && left > aim + 8 * MIB && ms < DECAY_MS) {
 		job_do(&j, 'B');
 		left = meter_now(&j.meter);
-		ms = (now_ns() - t0) / 1e6;
+		ms = ms_since(t0);
 	}
 	print(busy ? "freed-busy" : "freed", left, aim, ms, meter_by(&j.meter));
 	job_end(&j);
@@ -331,55 +335,44 @@ static void freed(bool busy)
 
 static void shadow(void)
 {
-	double aim, left, ms;
 	struct job j;
+	double aim;
 
 	job_start(&j, "worker", 0);
 	job_do(&j, 'F');
 	aim = meter_now(&j.meter);
 	job_do(&j, 'W');
-	left = settle(&j.meter, aim, &ms);
-	print("shadow", left, aim, ms, meter_by(&j.meter));
+	settled(&j, "shadow", aim);
 	job_end(&j);
 }
 
 static void orphan(void)
 {
-	double aim, left, ms;
 	struct job j;
+	double aim = worker_start(&j);
 
-	job_start(&j, "worker", 0);
-	job_do(&j, 'X');
-	aim = meter_now(&j.meter);
 	job_do(&j, 'F');
 	job_do(&j, 'S'); /* the child answers, and takes the next letters */
-	kill(j.pid, SIGKILL);
-	waitpid(j.pid, NULL, 0);
+	parent_kill(&j);
 	job_do(&j, 'r');
-	left = settle(&j.meter, aim + size, &ms);
-	print("orphan-rewrites", left, aim + size, ms, meter_by(&j.meter));
+	settled(&j, "orphan-rewrites", aim + size);
 	job_do(&j, 'b');
-	left = settle(&j.meter, aim + size, &ms);
-	print("orphan-works", left, aim + size, ms, meter_by(&j.meter));
+	settled(&j, "orphan-works", aim + size);
 	job_do(&j, 'f');
-	left = settle(&j.meter, aim, &ms);
-	print("orphan-frees", left, aim, ms, meter_by(&j.meter));
+	settled(&j, "orphan-frees", aim);
 	job_end(&j);
 }
 
 static void orphan_silent(void)
 {
-	double aim, left, ms;
 	struct job j;
+	double aim;
 
 	atomic_store(rounds_done, 0);
-	job_start(&j, "worker", 0);
-	job_do(&j, 'X');
-	aim = meter_now(&j.meter);
+	aim = worker_start(&j);
 	job_do(&j, 'F');
 	job_do(&j, 'S');
-	kill(j.pid, SIGKILL);
-	waitpid(j.pid, NULL, 0);
+	parent_kill(&j);
 	if (write(j.to, "s", 1) != 1)
 		die("plain_memory: the child died");
 	while (!atomic_load(rounds_done)) {
@@ -387,8 +380,7 @@ static void orphan_silent(void)
 			die("plain_memory: the child died");
 		sleep_ms(1);
 	}
-	left = settle(&j.meter, aim + size, &ms);
-	print("orphan-silent", left, aim + size, ms, meter_by(&j.meter));
+	settled(&j, "orphan-silent", aim + size);
 	job_end(&j);
 }
 
@@ -402,7 +394,7 @@ static void killed(int times)
 		double left;
 
 		job_start(&j, "chaos", i + 1);
-		job_wait(&j);
+		byte_in(j.from);
 		sleep_ms(1 + random() % 150);
 		if (i % 2) { /* the parent first; its children go on for a while */
 			kill(j.pid, SIGKILL);
@@ -438,13 +430,10 @@ int main(int argc, char **argv)
 		worker();
 	}
 	size = sized(512 * MIB);
-	self = "/proc/self/exe";
-	while ((c = getopt(argc, argv, "p:n:D:S:")) != -1)
+	while ((c = getopt(argc, argv, "p:n:")) != -1)
 		switch (c) {
 		case 'p': shim = optarg; break;
 		case 'n': kills = atoi(optarg); break;
-		case 'D': decay_ms = atol(optarg); break;
-		case 'S': size = size_parse(optarg); break;
 		default: die("usage: see the head of bench/plain_memory.c");
 		}
 	signal(SIGPIPE, SIG_IGN);

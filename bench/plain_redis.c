@@ -96,12 +96,9 @@ struct client {
 
 static uint32_t next_random(void)
 {
-	static uint64_t x = 88172645463325252u;
+	static uint64_t state = RANDOM_START;
 
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return (uint32_t)(x >> 16);
+	return (uint32_t)(random_next(&state) >> 16);
 }
 
 static void client_send(struct client *c, uint32_t number)
@@ -217,8 +214,7 @@ static void *watch(void *unused)
 
 static double samples_at(struct samples *s, double q)
 {
-	qsort(s->us, s->n, sizeof(s->us[0]), series_order);
-	return s->n ? s->us[(int)(q * (s->n - 1))] : 0;
+	return quantile(s->us, (size_t)s->n, q);
 }
 
 /* ---- The saves ----------------------------------------------------------- */

@@ -11,18 +11,10 @@
  */
 #include "bench/common.h"
 
-static uint64_t next(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 int main(int argc, char **argv)
 {
 	size_t bytes = 16 * GIB, permille = 10, pages, n, i;
-	uint64_t state = 88172645463325252u;
+	uint64_t state = RANDOM_START;
 	bool huge = false;
 	char *p;
 	int c;
@@ -36,18 +28,13 @@ int main(int argc, char **argv)
 		}
 	pages = bytes / PAGE;
 	n = pages / 1000 * permille;
-	p = malloc(bytes);
-	if (!p)
-		die("malloc: %s", strerror(errno));
-	if (huge)
-		madvise((char *)(((uintptr_t)p + PAGE - 1) & -PAGE),
-		        bytes - PAGE, MADV_HUGEPAGE);
+	p = block_of(bytes, huge, -1);
 	for (i = 0; i < n; i++)
-		p[next(&state) % pages * PAGE + 77] = 1;
+		p[random_next(&state) % pages * PAGE + 77] = 1;
 	sleep_ms(1000);
-	state = 88172645463325252u;
+	state = RANDOM_START;
 	for (i = 0; i < n; i++)
-		if (p[next(&state) % pages * PAGE + 77] != 1)
+		if (p[random_next(&state) % pages * PAGE + 77] != 1)
 			die("a byte was lost");
 	printf("touched_mib=%.1f\n", (double)n * PAGE / MIB);
 	return 0;

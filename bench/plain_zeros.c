@@ -12,20 +12,16 @@
  */
 #include "bench/common.h"
 
-#include <sys/wait.h>
-
 static void fork_once(char *p, size_t bytes, int i)
 {
-	double t0 = now_ns(), t1;
-	int status;
+	double t0 = now_ns(), us;
 	pid_t pid = fork();
 
 	if (pid == 0)
 		_exit(p[bytes - 1] != 0 && p[bytes - 1] != 1);
-	t1 = now_ns();
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		die("fork failed, or the child saw wrong bytes");
-	printf("fork=%d pause_us=%.2f\n", i, (t1 - t0) / 1e3);
+	us = us_since(t0);
+	reap(pid);
+	printf("fork=%d pause_us=%.2f\n", i, us);
 	memset(p + bytes / 10 * (size_t)(i % 10), 1, bytes / 10);
 }
 
@@ -53,7 +49,7 @@ int main(int argc, char **argv)
 	for (size_t at = 0; reads && at < bytes; at += PAGE)
 		sum += *(volatile char *)(p + at);
 	memset(p, 1, bytes / 100 * percent);
-	printf("ms=%.2f\n", (now_ns() - t0) / 1e6);
+	printf("ms=%.2f\n", ms_since(t0));
 	if (sum)
 		die("calloc gave bytes that are not zero");
 	for (int i = 1; i <= forks; i++)

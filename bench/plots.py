@@ -186,47 +186,6 @@ def fork_by_written(f):
     return draw if curves("pause")[0][2] else None
 
 
-def send_curves(f, what, x):
-    at = what + r"/([^/]+)/"
-    return [
-        ("cowshed, clone in a group", "cowshed",
-         curve(f, "send", at + "group-clone/memfd", "ours", x)),
-        ("cowshed, alias in a group", "second",
-         curve(f, "send", at + "group-alias/memfd", "ours", x)),
-        ("cowshed, clone, no group", "third", curve(f, "send", at + "clone/memfd", "ours", x)),
-        ("memfd, sendmsg, mmap", "rival",
-         curve(f, "send", at + "group-clone/memfd", "rival", x)),
-        ("bytes through a socket", "other",
-         curve(f, "send", at + "group-clone/bytes", "rival", x)),
-    ]
-
-
-def send_by_size(f):
-    curves = [(name, style, [(x, x / (1 << 20) / (us / 1e6)) for x, us in points])
-              for name, style, points in send_curves(f, "size", size_of)]
-
-    def draw():
-        figure, axes = panels(1, 4.2)
-        lines_of(axes[0], curves)
-        axes_of(axes[0], "size of each", "MiB/s", sizes=[x for x, _ in curves[0][2]])
-        finish(figure, axes)
-        return figure
-    return draw if curves[0][2] else None
-
-
-def send_by_count(f):
-    curves = [(name, style, [(x, 1e6 / us) for x, us in points])
-              for name, style, points in send_curves(f, "count", float)]
-
-    def draw():
-        figure, axes = panels(1, 4.2)
-        lines_of(axes[0], curves)
-        axes_of(axes[0], "storages of 4 KiB at once", "storages a second")
-        finish(figure, axes)
-        return figure
-    return draw if curves[0][2] else None
-
-
 def dots(rows, sides, label, log=False):
     """One row a name: a marker for each side; 1 is the rival's."""
     figure, axes = panels(1, 1.4 + 0.19 * len(rows))
@@ -296,11 +255,6 @@ PLOTS = [
     ("fork-written", fork_by_written, "Fork, by the share written since the last one",
      "1 GiB. Later writes pay for a shorter pause, so the second plot shows the whole cycle.",
      "FORK_ONLY=written bench/fork.sh"),
-    ("send-size", send_by_size, "Storages sent, by size",
-     "A storage is made, filled, sent, read (one byte) and dropped.", "build/plain/bench/send"),
-    ("send-count", send_by_count, "Storages sent, by number",
-     "The storages are made, filled, sent, read (one byte of each) and dropped.",
-     "build/plain/bench/send"),
     ("copies", copies, "Copies between tensors, by pattern",
      "One thread. Further left is faster; 1 is `memcpy` of as many bytes.", "bench/tensors.sh"),
     ("programs", allocators, "Programs under allocators",

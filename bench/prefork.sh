@@ -27,12 +27,11 @@
 noter=$bin/preload_forks.so
 need "$bin/plain_measure" "$bin/plain_http" "$noter" "$shim"
 
-turns=${BENCH_ROUNDS:-3} seconds=${PREFORK_SECONDS:-4} bytes=${PREFORK_BYTES:-2147483648}
-if quick; then
-	turns=${BENCH_ROUNDS:-1} seconds=${PREFORK_SECONDS:-1} bytes=${PREFORK_BYTES:-268435456}
-fi
+turns_of 3 1
+seconds=${PREFORK_SECONDS:-4} bytes=${PREFORK_BYTES:-2147483648}
+quick && seconds=${PREFORK_SECONDS:-1} bytes=${PREFORK_BYTES:-268435456}
 export PREFORK_BYTES="$bytes" FORKS_TO="$tmp/forks"
-job='' user=
+options=mmap=1M job='' user=
 chmod 755 "$tmp"
 
 children() {
@@ -52,16 +51,14 @@ stop() {
 }
 cleanup_also='[ -z "$job" ] || stop KILL'
 
-# start PART SIDE PROGRAM...: runs a program under plain_measure in the background
+# start PROGRAM...: runs a program on $side under plain_measure in the background
 start() {
-	part=$1 side=$2 preload=$noter
-	[ "$side" = plain ] || preload=$noter:$shim
-	shift 2
-	rm -f "$tmp/result" "$tmp/socket"
+	of_side "$side"
+	rm -f "$tmp/measured" "$tmp/socket"
 	: >"$tmp/forks"
 	chmod 666 "$tmp/forks"
-	COWSHED_OPTIONS=mmap=1M${BENCH_OPTIONS:+,$BENCH_OPTIONS} "$bin/plain_measure" -a -o "$tmp/result" -p "$preload" -- \
-		"$@" >"$tmp/log" 2>&1 &
+	env "$setting" "$bin/plain_measure" -a -o "$tmp/measured" \
+		-p "$noter${preload:+:$preload}" -- "$@" >"$tmp/log" 2>&1 &
 	job=$!
 }
 
@@ -78,25 +75,19 @@ broken() {
 	fail "$part $* ($side)"
 }
 
-# note NAME VALUE: appends a figure of the running part and side
-note() {
-	[ -z "$2" ] || echo "$2" >>"$tmp/$part.$side.$1"
-}
-
-# finish: appends the figures that all parts have, after the program has ended
+# finish: keeps the figures that all parts have, after the program has ended
 finish() {
-	note fork "$(median "$tmp/forks")"
-	note fork-99% "$(sort -g "$tmp/forks" | awk '{ v[NR] = $1 } END {
-		if (NR) print v[int((NR - 1) * 0.99) + 1] }')"
-	note forks "$(wc -l <"$tmp/forks")"
-	note peak "$(field peak_kib <"$tmp/result" | awk '{ print $1 / 1024 }')"
-	field peak_by <"$tmp/result" >>"$tmp/$part.by"
+	note "$side" fork <"$tmp/forks"
+	sort -g "$tmp/forks" | awk '{ v[NR] = $1 } END {
+		if (NR) print v[int((NR - 1) * 0.99) + 1] }' | note "$side" fork-99%
+	wc -l <"$tmp/forks" | note "$side" forks
+	cp "$tmp/measured" "$tmp/out"
+	keep "$side"
 }
 
-# line FIGURE UNIT ON BAR [BY]
+# line FIGURE UNIT ON BAR: under the name of the figure
 line() {
-	report prefork "$part/$1" "$2" "$tmp/$part.shim.$1" "$tmp/$part.plain.$1" \
-		"$3" "$4" "${5:-}"
+	row "$part/$1" "$2" "$1" plain "$3" "$4"
 }
 
 # lines_of_all: the figures that all parts have
@@ -104,28 +95,20 @@ lines_of_all() {
 	line fork us ratio 1
 	line fork-99% us - 0
 	line forks forks - 0
-	line peak MiB - 0 "$(peak_by "$tmp/$part.by")"
+	row "$part/peak" MiB peak_mib plain - 0
 }
 
-. "$here/prefork_web.sh"
 . "$here/prefork_parts.sh"
 
 [ $# -gt 0 ] || set -- gunicorn uwsgi uwsgi_woken postgres pool
-"$bin/plain_measure" -w 3G
-for name in "$@"; do
-	case $name in gunicorn | uwsgi | uwsgi_woken | postgres | pool) ;; *) fail "there is no part $name" ;; esac
-	lacks=$("${name}_lacks")
+warm 3G
+for part in "$@"; do
+	case $part in gunicorn | uwsgi | uwsgi_woken | postgres | pool) ;; *) fail "there is no part $part" ;; esac
+	lacks=$("${part}_lacks")
 	[ -z "$lacks" ] || {
-		echo "  prefork: $name skipped ($lacks)"
+		echo "  prefork: $part skipped ($lacks)"
 		continue
 	}
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		for on_side in plain shim; do
-			wanted $on_side || continue
-			"${name}_run" $on_side
-		done
-		turn=$((turn + 1))
-	done
-	"${name}_lines"
+	in_turns 'plain shim' "${part}_run"
+	"${part}_lines"
 done

@@ -1,9 +1,74 @@
 # SPDX-License-Identifier: MIT
 #
-# postgres and multiprocessing.Pool (sourced by prefork.sh; see prefork_web.sh)
+# The programs of prefork.sh (sourced by it): gunicorn, uwsgi, postgres, multiprocessing.Pool
 #
-# postgres does not run as root. Then it runs as the user postgres, who must be able to
-# read the build.
+# For each part P: P_lacks prints what is missing, P_run runs it once on $side, P_lines
+# reports its figures.
+
+# ---- gunicorn and uwsgi with a large state -------------------------------------
+
+gunicorn_lacks() {
+	have gunicorn || echo 'no gunicorn'
+}
+
+uwsgi_lacks() {
+	have uwsgi || { echo 'no uwsgi'; return; }
+	uwsgi --plugin python3 --version 2>&1 | grep -q 'UNABLE to load' &&
+		! uwsgi --plugins-list 2>&1 | grep -q python && echo 'no plugin python3 of uwsgi'
+}
+
+# --worker-tmp-dir: the heartbeat file of a worker must not be on a disk.
+gunicorn_run() {
+	start gunicorn --preload --workers 8 --max-requests 100 \
+		--bind "unix:$tmp/socket" --worker-tmp-dir /dev/shm --log-level warning \
+		--chdir "$here" prefork_app:application
+	web_run
+	stop || broken "ended with $?"
+	finish
+}
+
+# By default uwsgi replaces no worker that is younger than a minute, and waits before it
+# replaces one that lived for less than two seconds. A uwsgi that is told to end while it
+# replaces workers may wait for ever for a new one, so it is killed.
+uwsgi_run() {
+	start uwsgi --plugin python3 --master --processes 8 --max-requests 100 \
+		--min-worker-lifetime 0 --forkbomb-delay 0 --need-app --disable-logging \
+		--http-socket "$tmp/socket" --chdir "$here" --module prefork_app
+	web_run
+	stop KILL
+	[ $? = 137 ] || broken 'ended before its clients'
+	finish
+}
+
+# The master of uwsgi looks for ended workers once a second. Slow forks keep it from sleeping, and
+# so a plain uwsgi with a large state replaces more workers than one with a small state. Here a
+# signal wakes it, on both sides.
+uwsgi_woken_lacks() { uwsgi_lacks; }
+
+uwsgi_woken_run() {
+	export PREFORK_CHILD_WAKES=1
+	uwsgi_run
+	unset PREFORK_CHILD_WAKES
+}
+
+web_run() {
+	until_up "$bin/plain_http" -s "$tmp/socket" -c 1 -t 0.01 -w 0
+	"$bin/plain_http" -s "$tmp/socket" -t "$seconds" >"$tmp/lines" ||
+		broken 'was left by its clients'
+	field request_us <"$tmp/lines" | note "$side" request
+	field p99_us <"$tmp/lines" | note "$side" request-99%
+}
+
+web_lines() {
+	line request us speedup 0.98
+	line request-99% us ratio 1
+	lines_of_all
+}
+gunicorn_lines() { web_lines; }
+uwsgi_lines() { web_lines; }
+uwsgi_woken_lines() { web_lines; }
+
+# ---- postgres: it does not run as root, but as a user who must be able to read the build ----
 
 postgres_bin=$(find /usr/lib/postgresql /usr/pgsql* /usr/local/pgsql -name pgbench \
 	-path '*/bin/*' 2>/dev/null | sort -V | tail -n 1)
@@ -25,22 +90,24 @@ pg() {
 	$user "$postgres_bin/$program" -h "$tmp/pg" "$@"
 }
 
-postgres_start() { # SIDE
-	start postgres "$1" $user "$postgres_bin/postgres" -D "$tmp/pg/data" -k "$tmp/pg" \
+postgres_start() {
+	start $user "$postgres_bin/postgres" -D "$tmp/pg/data" -k "$tmp/pg" \
 		-c listen_addresses= -c shared_buffers=1GB -c fsync=off -c autovacuum=off
 	until_up pg psql -c 'select 1' postgres
 }
 
-# The data are made once, and by a server that has only the timer of forks.
+# The data are made once, in the first turn, by a server that has only the timer of forks.
 postgres_make() {
 	mkdir "$tmp/pg"
 	[ -z "$user" ] || chown postgres "$tmp/pg"
 	$user "$postgres_bin/initdb" -D "$tmp/pg/data" -A trust >"$tmp/log" 2>&1 ||
 		fail "initdb failed: $(tail -n 3 "$tmp/log")"
-	postgres_start plain
+	made_for=$side side=plain
+	postgres_start
 	pg pgbench -i -q -s 20 postgres >"$tmp/lines" 2>&1 ||
 		broken 'took no data'
 	stop || broken "ended with $?"
+	side=$made_for
 }
 
 # bench_pg FIGURE OPTION...: the time of all clients together for one transaction
@@ -49,15 +116,15 @@ bench_pg() {
 	shift
 	pg pgbench -n -C -c 8 -j 2 -T "$seconds" "$@" postgres >"$tmp/lines" 2>&1 ||
 		broken 'was left by pgbench'
-	note "$figure" "$(sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$tmp/lines" |
-		awk '$1 > 0 { print 1e6 / $1 }')"
-	note connect "$(sed -n 's/^average connection time = \([0-9.]*\).*/\1/p' "$tmp/lines" |
-		awk '{ print $1 * 1000 }')"
+	sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$tmp/lines" |
+		awk '$1 > 0 { print 1e6 / $1 }' | note "$side" "$figure"
+	sed -n 's/^average connection time = \([0-9.]*\).*/\1/p' "$tmp/lines" |
+		awk '{ print $1 * 1000 }' | note "$side" connect
 }
 
-postgres_run() { # SIDE
+postgres_run() {
 	[ -d "$tmp/pg" ] || postgres_make
-	postgres_start "$1"
+	postgres_start
 	bench_pg select -S
 	bench_pg tpcb
 	stop || broken "ended with $?"
@@ -65,29 +132,29 @@ postgres_run() { # SIDE
 }
 
 postgres_lines() {
-	part=postgres
 	line select us speedup 0.98
 	line tpcb us speedup 0.98
 	line connect us - 0
 	lines_of_all
 }
 
-# The path of the program itself: a wrapper of pyenv is a shell script, and forks.
+# ---- multiprocessing.Pool -------------------------------------------------------
+
 pool_lacks() {
 	[ -n "$(python_with numpy)" ] || echo 'no NumPy'
 }
 
-pool_run() { # SIDE
+# The path of the program itself: a wrapper of pyenv is a shell script, and forks.
+pool_run() {
 	pool_python=$("$(python_with numpy)" -c 'import sys; print(sys.executable)')
-	start pool "$1" "$pool_python" "$here/prefork_pool.py" "$bytes" "$seconds"
+	start "$pool_python" "$here/prefork_pool.py" "$bytes" "$seconds"
 	wait "$job" || { job=; broken "ended with $?"; }
 	job=
-	note task "$(field task_us <"$tmp/log")"
+	field task_us <"$tmp/log" | note "$side" task
 	finish
 }
 
 pool_lines() {
-	part=pool
 	line task us speedup 0.98
 	lines_of_all
 }

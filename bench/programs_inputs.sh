@@ -1,32 +1,20 @@
 # SPDX-License-Identifier: MIT
 #
-# Real programs on real files (sourced by programs_same.sh, instructions.sh, programs.sh)
+# Real programs on real files (sourced by instructions.sh, programs.sh, thp.sh)
 #
-# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs from files of this system.
-# program_command NAME DIR prints a line for sh that runs the program in DIR.
+# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs from files of this system: text
+# below /usr/share/doc, /usr/include and similar folders; the table of all files below /usr and
+# /etc. An array of NumPy has the libraries of /usr/lib, and gcc compiles this project.
+# program_command NAME prints a line for sh that runs the program there.
 # program_missing NAME prints why the program can't run, or nothing. All results go to
 # standard output, so that no page of an output file counts as memory.
 
-programs='numpy sort xz sqlite gcc' # of programs_same.sh
 programs_small='python perl gcc git node sqlite' # programs with small objects
 programs_sources="'$root'/core/*.c '$root'/memfd/*.c '$root'/quiet/*.c"
 
-# The Python that has NumPy: the one in PATH, or the system's own.
-programs_python() {
-	for python in python3 /usr/bin/python3; do
-		python_path=$("$python" -c '
-import sys
-import numpy
-print(sys.executable)' 2>/dev/null) && [ -n "$python_path" ] && {
-			echo "$python_path"
-			return
-		}
-	done
-}
-
 program_missing() {
 	case $1 in
-	numpy) [ -n "$programs_python3" ] || echo 'no python3 with numpy' ;;
+	numpy) [ -n "$(python_with numpy)" ] || echo 'no python3 with numpy' ;;
 	python) have python3 || echo 'no python3' ;;
 	sqlite) have sqlite3 || echo 'no sqlite3' ;;
 	gcc)
@@ -57,7 +45,6 @@ programs_rows() {
 }
 
 programs_prepare() {
-	programs_python3=$(programs_python)
 	programs_array=$3
 	programs_text_files | tr '\n' '\0' | xargs -0 cat 2>/dev/null |
 		head -c "$(($2 * 1048576))" >"$1/corpus"
@@ -97,8 +84,7 @@ programs_prepare() {
 program_command() {
 	case $1 in
 	numpy)
-		echo "'$programs_python3' '$here/programs_numpy.py'" \
-			"$programs_array" ;;
+		echo "exec '$(python_with numpy)' '$here/programs_forked.py' $programs_array" ;;
 	sort)
 		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;
 	xz)
@@ -137,18 +123,6 @@ console.log(a.length, b.length, a[0][1])'" ;;
 		echo "for f in $programs_sources; do" \
 			"gcc -std=gnu11 -D_GNU_SOURCE= -O2 -w -fPIC -I'$root'" \
 			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
-	esac
-}
-
-program_title() {
-	case $1 in
-	numpy) echo "python3 with NumPy: ${programs_array} MB of /usr/lib," \
-		"copied, four forked workers" ;;
-	sort) echo "sort of $(du -m "$2/text" | cut -f1) MB of text by words" ;;
-	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
-	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded," \
-		"indexed, queried" ;;
-	gcc) echo "gcc -O2: every file of core/, memfd/ and quiet/" ;;
 	esac
 }
 

@@ -27,12 +27,10 @@ for program in redis-server redis-cli; do
 	}
 done
 
-turns=${BENCH_ROUNDS:-3}
+turns_of 3 1
 keys=1800000 bytes=1000 saves=10 pause=5
-if quick; then
-	turns=${BENCH_ROUNDS:-1}
-	keys=200000 saves=3 pause=1
-fi
+quick && keys=200000 saves=3 pause=1
+options=mmap=1M
 server=
 # The server's child may be writing a file.
 cleanup_also='[ -z "$server" ] ||
@@ -41,59 +39,72 @@ cli() {
 	redis-cli -s "$tmp/socket" "$@"
 }
 
-one() { # SIDE SHIM VARIABLE=VALUE
-	side=$1
-	rm -f "$tmp/result" "$tmp/stat"
-	env "$3" "$bin/plain_measure" -a -o "$tmp/result" -p "$2" -- \
+once() { # SIDE
+	of_side "$1"
+	[ "$1" != jemalloc-thp ] || preload= # redis has its own jemalloc
+	rm -f "$tmp/measured" "$tmp/stat"
+	env "$setting" "$bin/plain_measure" -a -o "$tmp/measured" -p "$preload" -- \
 		redis-server --port 0 --unixsocket "$tmp/socket" --save '' \
 		--dir "$tmp" --rdbcompression no --enable-debug-command yes \
 		--loglevel warning >"$tmp/log" 2>&1 &
 	measure=$!
 	until cli ping >/dev/null 2>&1; do
-		kill -0 $measure 2>/dev/null || fail "redis-server did not start ($side)"
+		kill -0 $measure 2>/dev/null || fail "redis-server did not start ($1)"
 		sleep 0.1
 	done
 	server=$(cli info server | tr -d '\r' | sed -n 's/^process_id://p')
-	cli debug populate $keys key $bytes >/dev/null || fail "no data were loaded ($side)"
-	"$bin/plain_redis" -s "$tmp/socket" -k $keys -b $bytes -n $saves -g $pause >"$tmp/lines" ||
-		fail "the clients failed ($side)"
-	[ -z "$2" ] || "$lib/../bin/cowshed" stat --json "$server" >"$tmp/stat" ||
-		fail "the server has no counters ($side)"
+	cli debug populate $keys key $bytes >/dev/null || fail "no data were loaded ($1)"
+	"$bin/plain_redis" -s "$tmp/socket" -k $keys -b $bytes -n $saves -g $pause >"$tmp/out" ||
+		fail "the clients failed ($1)"
+	[ -z "$preload" ] || "$lib/../bin/cowshed" stat --json "$server" >"$tmp/stat" ||
+		fail "the server has no counters ($1)"
 	cli shutdown nosave >/dev/null 2>&1
-	wait $measure || fail "redis-server ended with $? ($side)"
+	wait $measure || fail "redis-server ended with $? ($1)"
 	server=
-	take
+	take "$1"
 }
 
-take() { # appends the figures of a server to the files of its side
+take() { # SIDE: keeps the figures of a server
 	[ ! -s "$tmp/stat" ] || sed -n 's/.*"heal_wait_ns_max": *\([0-9]*\).*/\1/p' \
-		"$tmp/stat" | awk '{ print $1 / 1000 }' >>"$tmp/$side.wait"
-	field fork_us <"$tmp/lines" | head -n 1 >>"$tmp/$side.first"
-	field fork_us <"$tmp/lines" | tail -n +2 >"$tmp/later"
-	median "$tmp/later" >>"$tmp/$side.later"
-	cat "$tmp/later" >>"$tmp/$side.each"
-	for key in before_us save_ms saving_us after_us between_us between_worst_us during_us \
-		during_worst_us; do
-		field $key <"$tmp/lines" >"$tmp/values"
-		median "$tmp/values" >>"$tmp/$side.$key"
-	done
-	field peak_kib <"$tmp/result" | awk '{ print $1 / 1024 }' >>"$tmp/$side.peak"
-	field peak_by <"$tmp/result" >>"$tmp/by"
+		"$tmp/stat" | awk '{ print $1 / 1000 }' | note "$1" wait
+	field fork_us <"$tmp/out" >"$tmp/forks"
+	head -n 1 "$tmp/forks" | note "$1" first
+	sed 1d "$tmp/forks" | note "$1" later
+	sed 1d "$tmp/forks" >>"$tmp/of/$1.each"
+	cat "$tmp/measured" >>"$tmp/out"
+	keep "$1"
 	rm -f "$tmp"/*.rdb
 }
 
-"$bin/plain_measure" -w 6G
-sides=${REDIS_SIDES:-${BENCH_SIDES:-plain shim thp}}
-turn=0
-while [ $turn -lt "$turns" ]; do
-	for side in $sides; do
+warm 6G
+sides=${REDIS_SIDES:-${BENCH_SIDES:-plain shim jemalloc-thp}}
+in_turns "$sides" once
+row later us later - ours 1000
+row later/each us each - worst 1000
+# A library without this counter has no such figure.
+[ ! -s "$tmp/of/shim.wait" ] || row wait-for-a-slice us wait - worst 1000
+[ "$sides" != shim ] || sides=- # bench/pairs.sh leaves out the rivals
+for side in $sides; do
+	[ $side != shim ] || continue
+	# The figure, its name in the report, its unit, and the bar against the plain server, then
+	# the one against huge pages.
+	while read -r figure name unit on bar on_thp bar_thp; do
 		case $side in
-		plain) one plain '' NOTHING= ;;
-		shim) one shim "$shim" "COWSHED_OPTIONS=mmap=1M${BENCH_OPTIONS:+,$BENCH_OPTIONS}" ;;
-		thp) one thp '' MALLOC_CONF=thp:always ;;
-		*) fail "there is no such side: $side" ;;
+		-) row "$name" "$unit" $figure - - 0 ;;
+		plain) row "$name/plain" "$unit" $figure plain $on "$bar" ;;
+		*) row "$name/thp" "$unit" $figure $side $on_thp "$bar_thp" ;;
 		esac
-	done
-	turn=$((turn + 1))
+	done <<'END'
+first first us speedup 10 faster 0
+later later us speedup 30 speedup 10
+before_us request-before us faster 0 faster 0
+saving_us request-while-saving us speedup 0.98 faster 0
+after_us request-after us speedup 0.98 faster 0
+between_us 99.9%-between us ratio 1 - 0
+between_worst_us worst-between us - 0 - 0
+during_us 99.9%-while-saving us - 0 - 0
+during_worst_us worst-while-saving us - 0 - 0
+save_ms save ms faster 0 faster 0
+peak_mib peak MiB ratio 1.05 - 0
+END
 done
-. "$here/redis_report.sh"

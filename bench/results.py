@@ -173,12 +173,13 @@ def read_marks(path):
         if not text or text[0] == "#":
             continue
         key, state, sentence = ([part.strip() for part in text.split(" | ")] + ["", ""])[:3]
-        bench, _, case = key.partition(": ")
+        bench, _, cases = key.partition(": ")
         issue = re.fullmatch(r"being worked on \(issue: (\w+)\)", state)
         known = issue[1] in ISSUES if issue else state in STATES
-        if not known or not case or not sentence or (bench, case) in found:
-            sys.exit(f"{path}: no mark, or a second one: {text}")
-        found[bench, case] = state, sentence
+        for case in cases.split(", "):
+            if not known or not case or not sentence or (bench, case) in found:
+                sys.exit(f"{path}: no mark, or a second one: {text}")
+            found[bench, case] = state, sentence
     return found
 
 

@@ -17,33 +17,19 @@
 
 enum { MANY = 300, TIMES = 100 };
 
-static struct cow_storage *transparent(size_t bytes, void **p)
-{
-	struct cow_storage_options o = { .size = sizeof(o),
-		                         .flags = COW_STORAGE_TRANSPARENT };
-	struct cow_storage *s;
-
-	must(cow_storage_new(bytes, &o, &s));
-	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, p));
-	memset(*p, 7, bytes);
-	return s;
-}
-
-static void rewrite(struct cow_storage *s, size_t bytes, struct series *wall,
-                    struct series *alone)
+static void rewrite(struct cow_storage *s, size_t bytes, struct series *wall, struct series *alone)
 {
 	struct cow_storage *clone;
-	double t0, t1;
+	double t0;
 	void *p;
 
 	must(cow_storage_data_mut(s, &p));
 	must(cow_storage_lazy_clone(s, &clone));
 	t0 = now_ns();
 	must(cow_write_intent(&(struct cow_range){ p, bytes }, 1, COW_WRITE_AUTO, NULL));
-	t1 = now_ns();
+	series_add(alone, ms_since(t0));
 	memset(p, ((char *)p)[0] + 1, bytes);
-	series_add(wall, (now_ns() - t0) / 1e6);
-	series_add(alone, (t1 - t0) / 1e6);
+	series_add(wall, ms_since(t0));
 	if (((const char *)cow_storage_data(clone))[bytes - 1] + 1 != ((char *)p)[bytes - 1])
 		die("rewrite: wrong bytes");
 	cow_storage_unref(clone);
@@ -52,30 +38,26 @@ static void rewrite(struct cow_storage *s, size_t bytes, struct series *wall,
 static void one(size_t bytes)
 {
 	static struct series fresh[2], warm[2], bare;
-	char *from = map_anonymous(bytes, true), *to = map_anonymous(bytes, true);
-	struct cow_storage *s;
-	void *p;
+	char *from = memset(map_anonymous(bytes, true), 7, bytes);
+	char *to = memset(map_anonymous(bytes, true), 8, bytes);
+	struct cow_storage *s = storage_filled(bytes, COW_STORAGE_TRANSPARENT, 7, NULL);
 
-	memset(from, 7, bytes);
-	memset(to, 8, bytes);
-	s = transparent(bytes, &p);
 	for (int i = 0; i < rounds(9) + 1; i++) {
 		double t0;
 
+		warming_up = !i;
 		cow_trim();
 		rewrite(s, bytes, &fresh[0], &fresh[1]);
 		rewrite(s, bytes, &warm[0], &warm[1]);
 		t0 = now_ns();
 		memcpy(to, from, bytes);
 		use(to);
-		series_add(&bare, (now_ns() - t0) / 1e6);
-		if (!i) /* the first round warms up */
-			fresh[0].n = fresh[1].n = warm[0].n = warm[1].n = bare.n = 0;
+		series_add(&bare, ms_since(t0));
 	}
-	report("rewrite", "warm", "ms", &warm[0], &bare, BAR_RATIO, 1.3);
-	report("rewrite", "fresh", "ms", &fresh[0], &bare, BAR_RATIO, 1.6);
-	report("rewrite", "warm/alone", "ms", &warm[1], &bare, BAR_NONE, 0);
-	report("rewrite", "fresh/alone", "ms", &fresh[1], &bare, BAR_NONE, 0);
+	report("warm", "ms", &warm[0], &bare, BAR_RATIO, 1.3);
+	report("fresh", "ms", &fresh[0], &bare, BAR_RATIO, 1.6);
+	report_ratio("warm/alone", "ms", &warm[1], &bare);
+	report_ratio("fresh/alone", "ms", &fresh[1], &bare);
 	cow_storage_unref(s);
 	munmap(from, bytes);
 	munmap(to, bytes);
@@ -88,17 +70,17 @@ static void many(size_t total)
 	size_t bytes = total / MANY;
 
 	for (int r = 0; r < rounds(5); r++) {
-		void *p;
-
 		for (int i = 0; i < MANY; i++)
-			s[i] = transparent(bytes, &p);
+			s[i] = storage_filled(bytes, COW_STORAGE_TRANSPARENT, 7, NULL);
 		for (int n = 1; n <= TIMES; n++) {
 			double t0 = now_ns(), ms;
 
 			must(cow_storages_lazy_clone(s, MANY, NULL, clones));
-			ms = (now_ns() - t0) / 1e6;
+			ms = ms_since(t0);
 			must(cow_storages_write_intent(s, MANY, COW_WRITE_ALL, NULL));
 			for (int i = 0; i < MANY; i++) {
+				void *p;
+
 				must(cow_storage_data_mut(s[i], &p));
 				memset(p, n, bytes);
 				cow_storage_unref(clones[i]);
@@ -112,8 +94,8 @@ static void many(size_t total)
 			cow_storage_unref(s[i]);
 		cow_trim();
 	}
-	report("rewrite", "pause-of-300/first", "ms", &first, NULL, BAR_OURS, 5);
-	report("rewrite", "pause-of-300/hundredth", "ms", &hundredth, NULL, BAR_OURS, 5);
+	report("pause-of-300/first", "ms", &first, NULL, BAR_OURS, 5);
+	report("pause-of-300/hundredth", "ms", &hundredth, NULL, BAR_OURS, 5);
 }
 
 int main(void)

@@ -3,26 +3,21 @@
 #
 # `make bench`: every benchmark, one table
 #
-#      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
-#                                 curves send sparse zeros fork churn late mimalloc_bench thp template cycle
-#                                 memory copies tensors pair wrappers instructions redis prefork
-#                                 programs file stall saver give broker cuda_cache scaling
-#                                 python programs_same border
+#      bench/run.sh [NAME...]
 #
-# Runs the benchmarks one after another and shows what they print. Without a NAME it runs
-# all but thp and border. No other program should be running. The machine-readable lines
-# are kept in build/bench.txt, or in the file that BENCH_OUT names. A table at the end says
-# of each bar whether it was met. BENCH_QUICK=1 measures small sizes and fewer cases; the
-# bars are meant for the full sizes. The exit status says whether all could be measured,
-# not whether the bars were met.
+# Runs the benchmarks one after another and shows what they print. NAME is that of a script
+# of bench/, or of a program. Without one it runs all but thp and border. No other program
+# should be running. The machine-readable lines are kept in build/bench.txt, or in the file
+# that BENCH_OUT names. A table at the end says of each bar whether it was met. BENCH_QUICK=1
+# measures small sizes and fewer cases; the bars are meant for the full sizes. The exit status
+# says whether all could be measured, not whether the bars were met.
 . "$(dirname "$0")/common.sh"
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves send sparse zeros fork'
-all="$all churn late mimalloc_bench template cycle memory"
-all="$all pair wrappers copies tensors instructions redis prefork programs file saver stall give broker"
-all="$all cuda_cache scaling python programs_same"
+all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn late
+	mimalloc_bench template cycle memory pair wrappers copies tensors instructions redis prefork
+	programs file saver stall give broker cuda_cache scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
@@ -48,32 +43,19 @@ cat "$out.part"
 
 for name in "$@"; do
 	echo "== $name"
-	case $name in
-	programs_same)
-		PROGRAMS_LINES=$tmp/lines sh "$here/programs_same.sh" ||
-			failed="$failed programs_same"
-		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
-		continue ;;
-	mimalloc_bench)
-		if [ ! -d "${MIMALLOC_BENCH:-}" ]; then
-			echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
-			continue
-		fi
-		set -- sh "$here/$name.sh" ;;
-	sparse | zeros | churn | late | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | border | \
-		programs | scaling)
-		set -- sh "$here/$name.sh" ;;
-	broker | python)
-		set -- bash "$here/$name.sh" ;;
-	cuda_cache) # a cache hit makes no call of the driver, so any driver will do
-		set -- "$bin/cuda_cache"
-		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
-			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
-	clone | page | copy | rewrite | fill | steal | freeze | share | transparent | file | saver | stall | give | \
-		curves | send)
-		set -- "$bin/$name" ;;
-	*) fail "there is no benchmark of this name: $name" ;;
-	esac
+	if [ "$name" = mimalloc_bench ] && [ ! -d "${MIMALLOC_BENCH:-}" ]; then
+		echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
+		continue
+	elif [ -e "$here/$name.sh" ]; then
+		set -- sh "$here/$name.sh"
+	elif [ -x "$bin/$name" ]; then
+		set -- "$bin/$name"
+	else
+		fail "there is no benchmark of this name: $name"
+	fi
+	# A hit of the cache makes no call of the driver, so any driver will do.
+	[ "$name" != cuda_cache ] || "$@" >/dev/null 2>&1 ||
+		set -- env COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@"
 	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
 	grep '^bench=' "$tmp/log" >>"$out.part"
 	grep -q -e '^FAILED' -e ' met=failed' "$tmp/log" &&

@@ -16,7 +16,6 @@
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "bench/common.h"
 
@@ -26,7 +25,7 @@ static const struct way {
 	unsigned depth; /* of the ring */
 } ways[] = { { "16MiB", 16 * MIB, 2 }, { "1MiB", MIB, 8 } };
 
-enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+enum { WAYS = COUNT_OF(ways) };
 
 static const char *path = "/tmp/cowshed-bench-saver";
 static char *memory;
@@ -136,11 +135,11 @@ static void by_ring(struct ring *r, const struct way *way, int fd)
 	}
 }
 
-/* One turn of a side: adds its wall and processor time, in ms. False: there is no ring. */
-static bool turn(const struct way *way, bool ring, struct series *wall, struct series *cpu)
+/* One turn of a side. False: there is no ring. */
+static bool turn(const struct way *way, bool ring, struct times *times)
 {
 	int fd = new_file();
-	double t = now_ns(), c = cpu_ns();
+	struct moment begin = moment_now();
 	struct ring r;
 
 	if (ring && !ring_open(&r, way->depth))
@@ -149,45 +148,38 @@ static bool turn(const struct way *way, bool ring, struct series *wall, struct s
 		by_ring(&r, way, fd);
 	else
 		by_calls(way, fd);
-	series_add(wall, (now_ns() - t) / 1e6);
+	series_add(&times->wall, ms_since(begin.wall));
 	close(fd);
 	if (ring)
 		ring_close(&r); /* the kernel's threads of the ring count when they have ended */
 	sleep_ms(20);
-	series_add(cpu, (cpu_ns() - c) / 1e6);
+	series_add(&times->cpu, (cpu_ns() - begin.cpu) / 1e6);
 	unlink(path);
 	return true;
 }
 
 int main(void)
 {
-	struct series wall[WAYS][2] = { 0 }, cpu[WAYS][2] = { 0 };
-	char name[32];
+	static struct times calls[WAYS], rings[WAYS];
 	int n = rounds(5);
 
 	if (getenv("BENCH_FILE"))
 		path = getenv("BENCH_FILE");
 	bytes = sized(GIB) / (16 * MIB) * (16 * MIB);
-	if (posix_memalign((void **)&memory, HUGE, bytes) != 0)
-		die("no memory");
-	madvise(memory, bytes, MADV_HUGEPAGE);
-	memset(memory, 1, bytes);
+	memory = memset(map_anonymous(bytes, true), 1, bytes);
 	for (int i = 0; i < n * WAYS; i++) {
 		int w = i % WAYS;
 
-		turn(&ways[w], false, &wall[w][0], &cpu[w][0]);
-		if (!turn(&ways[w], true, &wall[w][1], &cpu[w][1])) {
+		turn(&ways[w], false, &calls[w]);
+		if (!turn(&ways[w], true, &rings[w])) {
 			printf("  saver: skipped (no io_uring, or its memory may not be locked)\n");
 			unlink(path);
 			return 0;
 		}
 	}
 	for (int w = 0; w < WAYS; w++) {
-		snprintf(name, sizeof(name), "wall/%s", ways[w].name);
-		report("saver", name, "ms", &wall[w][0], &wall[w][1], BAR_NONE, 0);
-		snprintf(name, sizeof(name), "cpu/%s", ways[w].name);
-		report("saver", name, "ms", &cpu[w][0], &cpu[w][1], BAR_NONE, 0);
+		report_ratio(named("wall/%s", ways[w].name), "ms", &calls[w].wall, &rings[w].wall);
+		report_ratio(named("cpu/%s", ways[w].name), "ms", &calls[w].cpu, &rings[w].cpu);
 	}
-	free(memory);
 	return 0;
 }

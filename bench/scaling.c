@@ -19,12 +19,6 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <sys/wait.h>
-
-static double seconds(void)
-{
-	return now_ns() / 1e9;
-}
 
 static long mappings(void)
 {
@@ -52,61 +46,49 @@ static long descriptors(void)
 	return entries;
 }
 
+static double each_ns(double t0, size_t count)
+{
+	return (now_ns() - t0) / (double)count;
+}
+
 static void storages(size_t count, bool shared)
 {
 	struct cow_storage **a = calloc(2 * count, sizeof(*a)), **b = a + count;
 	long maps = mappings(), fds = descriptors();
 	struct cow_group *group = NULL;
-	double t[5];
+	double t0, made, cloned;
 	void *p;
 
 	if (a == NULL)
 		die("no memory");
 	if (shared)
 		must(cow_group_new(&group));
-	t[0] = seconds();
+	t0 = now_ns();
 	for (size_t i = 0; i < count; i++) {
-		must(shared ? cow_group_storage_new(group, PAGE,
-		                                    COW_SHARE_CLONE, &a[i]) :
+		must(shared ? cow_group_storage_new(group, PAGE, COW_SHARE_CLONE, &a[i]) :
 		              cow_storage_new(PAGE, NULL, &a[i]));
 		must(cow_storage_data_mut(a[i], &p));
 		*(volatile char *)p = 1;
 	}
-	t[1] = seconds();
+	made = each_ns(t0, count);
+	t0 = now_ns();
 	for (size_t i = 0; i < count; i++)
 		must(cow_storage_lazy_clone(a[i], &b[i]));
-	t[2] = seconds();
+	cloned = each_ns(t0, count);
 	maps = mappings() - maps;
 	fds = descriptors() - fds;
-	t[3] = seconds();
+	t0 = now_ns();
 	for (size_t i = 0; i < 2 * count; i++)
 		cow_storage_unref(a[i]);
-	t[4] = seconds();
+	printf("count=%zu new_ns=%.0f clone_ns=%.0f free_ns=%.0f maps=%ld fds=%ld\n", count, made,
+	       cloned, each_ns(t0, count), maps, fds);
 	cow_group_unref(group);
-	printf("count=%zu new_ns=%.0f clone_ns=%.0f free_ns=%.0f maps=%ld fds=%ld\n",
-	       count, (t[1] - t[0]) / (double)count * 1e9,
-	       (t[2] - t[1]) / (double)count * 1e9,
-	       (t[4] - t[3]) / (double)count * 1e9, maps, fds);
 }
 
-/* A transparent storage of this size, all of it written. */
-static struct cow_storage *filled(size_t bytes, void **ret)
-{
-	struct cow_storage_options options = {
-		.size = sizeof options, .flags = COW_STORAGE_TRANSPARENT,
-	};
-	struct cow_storage *s;
-
-	must(cow_storage_new(bytes, &options, &s));
-	must(cow_storage_data_mut(s, ret));
-	memset(*ret, 1, bytes);
-	return s;
-}
-
-/* Forks a child that waits until the pipe is closed; returns the seconds of fork(). */
+/* Forks a child that waits until the pipe is closed; returns the microseconds of fork(). */
 static double child(const int pipe_fds[2])
 {
-	double begin = seconds();
+	double begin = now_ns();
 	pid_t pid = fork();
 	char c;
 
@@ -118,7 +100,7 @@ static double child(const int pipe_fds[2])
 			;
 		_exit(0);
 	}
-	return seconds() - begin;
+	return us_since(begin);
 }
 
 static void processes(size_t count)
@@ -129,25 +111,24 @@ static void processes(size_t count)
 	int fds[2];
 	void *p;
 
-	s = filled(256 * MIB, &p);
+	s = storage_filled(256 * MIB, COW_STORAGE_TRANSPARENT, 1, &p);
 	if (pipe(fds) < 0)
 		die("pipe: %s", strerror(errno));
-	all = seconds();
+	begin = now_ns();
 	first = child(fds);
 	for (size_t i = 1; i < count; i++)
 		last = child(fds);
-	all = seconds() - all;
-	begin = seconds();
+	all = us_since(begin);
+	begin = now_ns();
 	for (size_t i = 0; i < 1000; i++)
 		((volatile char *)p)[i * PAGE]++;
-	begin = seconds() - begin;
+	begin = each_ns(begin, 1000);
 	must(cow_stats_get(&stats));
 	close(fds[1]);
 	while (wait(NULL) > 0)
 		;
 	printf("count=%zu first_us=%.0f last_us=%.0f each_us=%.0f write_ns=%.0f slots=%llu\n",
-	       count, first * 1e6, last * 1e6, all / (double)count * 1e6,
-	       begin / 1000 * 1e9,
+	       count, first, last, all / (double)count, begin,
 	       (unsigned long long)stats.fallbacks[COW_FALLBACK_SLOTS]);
 	cow_storage_unref(s);
 }
@@ -172,41 +153,38 @@ static void threads(size_t count)
 	if (count > 64)
 		die("at most 64 threads");
 	must(cow_storage_new(MIB, NULL, &s));
-	begin = seconds();
+	begin = now_ns();
 	for (size_t i = 0; i < count; i++)
 		if (pthread_create(&thread[i], NULL, cloner, s) != 0)
 			die("no thread");
 	for (size_t i = 0; i < count; i++)
 		pthread_join(thread[i], NULL);
-	printf("count=%zu all_per_us=%.1f\n", count,
-	       (double)count / (seconds() - begin));
+	printf("count=%zu all_per_us=%.1f\n", count, (double)count / (us_since(begin) / 1e6));
 	cow_storage_unref(s);
 }
 
 static void bytes(size_t mib)
 {
 	struct cow_storage *s, *clone;
-	double t[5];
+	double t0 = now_ns(), filled, cloned, forked;
 	int fds[2];
-	void *p;
 
-	t[0] = seconds();
-	s = filled(mib * MIB, &p);
-	t[1] = seconds();
+	s = storage_filled(mib * MIB, COW_STORAGE_TRANSPARENT, 1, NULL);
+	filled = ms_since(t0);
+	t0 = now_ns();
 	must(cow_storage_lazy_clone(s, &clone));
-	t[2] = seconds();
+	cloned = us_since(t0);
 	cow_storage_unref(clone);
 	if (pipe(fds) < 0)
 		die("pipe: %s", strerror(errno));
-	t[3] = child(fds);
+	forked = child(fds);
 	close(fds[1]);
 	wait(NULL);
-	t[4] = seconds();
+	t0 = now_ns();
 	cow_storage_unref(s);
 	cow_trim();
-	printf("mib=%zu fill_ms=%.1f clone_us=%.0f fork_us=%.0f free_ms=%.1f\n",
-	       mib, (t[1] - t[0]) * 1e3, (t[2] - t[1]) * 1e6, t[3] * 1e6,
-	       (seconds() - t[4]) * 1e3);
+	printf("mib=%zu fill_ms=%.1f clone_us=%.0f fork_us=%.0f free_ms=%.1f\n", mib, filled,
+	       cloned, forked, ms_since(t0));
 }
 
 int main(int argc, char **argv)

@@ -24,13 +24,11 @@
 #include <cowshed-share.h>
 
 #include "bench/common.h"
-#include "bench/rival_fd.h"
+#include "bench/peer.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #ifndef BENCH_SOURCES /* the Makefile says where */
 #define BENCH_SOURCES "bench"
@@ -40,22 +38,6 @@ enum { MANY = 100000, BATCH = 1000 };
 
 static struct cow_storage *all[MANY];
 static struct cow_parcel parcels[MANY];
-
-static void byte_out(int fd)
-{
-	char c = 1;
-
-	if (write(fd, &c, 1) != 1)
-		die("share: write: %s", strerror(errno));
-}
-
-static void byte_in(int fd)
-{
-	char c;
-
-	if (read(fd, &c, 1) != 1)
-		die("share: the other process is gone");
-}
 
 static int descriptors(void)
 {
@@ -88,39 +70,15 @@ static double in_packs(void)
 	return bytes;
 }
 
-struct pair {
-	int data[2], sync[2];
-	pid_t pid;
-};
-
-static void pair(struct pair *p)
-{
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, p->data) ||
-	    socketpair(AF_UNIX, SOCK_STREAM, 0, p->sync))
-		die("share: no sockets");
-}
-
-static void pair_end(struct pair *p)
-{
-	int status;
-
-	if (waitpid(p->pid, &status, 0) != p->pid || status)
-		die("share: the receiver failed (%#x)", status);
-	for (int i = 0; i < 2; i++) {
-		close(p->data[i]);
-		close(p->sync[i]);
-	}
-}
-
 /* ---- Many ---------------------------------------------------------------- */
 
-static void receive_many(struct pair *p, int count)
+static void receive_many(struct peer *p, int count)
 {
 	struct cow_channel *c;
 	int got = 0, before = descriptors();
 
-	must(cow_channel_new(p->data[1], NULL, COW_CHANNEL_JOIN, &c));
-	byte_out(p->sync[1]);
+	must(cow_channel_new(p->data, NULL, COW_CHANNEL_JOIN, &c));
+	byte_out(p->sync);
 	while (got < count) {
 		long n = cow_channel_receive(c, parcels + got,
 		                             (size_t)(count - got), NULL, 0,
@@ -129,17 +87,17 @@ static void receive_many(struct pair *p, int count)
 		must((int)n);
 		got += (int)n;
 	}
-	byte_out(p->sync[1]);
+	byte_out(p->sync);
 	for (int i = 0; i < count; i++)
 		if (*(const int *)cow_storage_data(parcels[i].storage) != i)
 			die("share: storage %d is wrong", i);
 	if (descriptors() - before >= 64)
 		die("share: %d descriptors", descriptors() - before);
-	byte_in(p->sync[1]); /* the sender has dropped its storages */
+	byte_in(p->sync); /* the sender has dropped its storages */
 	for (int i = 1; i < count; i++)
 		cow_storage_unref(parcels[i].storage);
-	byte_out(p->sync[1]);
-	byte_in(p->sync[1]);
+	byte_out(p->sync);
+	byte_in(p->sync);
 	_exit(0);
 }
 
@@ -147,16 +105,14 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 {
 	struct cow_group *g;
 	struct cow_channel *c;
-	struct pair p;
+	struct peer p;
 	double t0;
 	int sent = 0;
 
-	pair(&p);
-	p.pid = fork();
-	if (p.pid == 0)
+	if (!peer_fork(&p))
 		receive_many(&p, count);
 	must(cow_group_new(&g));
-	must(cow_channel_new(p.data[0], g, 0, &c));
+	must(cow_channel_new(p.data, g, 0, &c));
 	t0 = now_ns();
 	for (int i = 0; i < count; i++) {
 		int *q;
@@ -171,7 +127,7 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 		};
 	}
 	*make_ns = now_ns() - t0;
-	byte_in(p.sync[0]);
+	byte_in(p.sync);
 	t0 = now_ns();
 	while (sent < count) {
 		long n = cow_channel_send(c, parcels + sent,
@@ -180,15 +136,15 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 		must((int)n);
 		sent += (int)n;
 	}
-	byte_in(p.sync[0]);
+	byte_in(p.sync);
 	*send_ns = now_ns() - t0;
 	for (int i = 0; i < count; i++)
 		cow_storage_unref(all[i]);
-	byte_out(p.sync[0]);
-	byte_in(p.sync[0]);
+	byte_out(p.sync);
+	byte_in(p.sync);
 	*survivor = in_packs();
-	byte_out(p.sync[0]);
-	pair_end(&p);
+	byte_out(p.sync);
+	peer_end(&p);
 	cow_channel_free(c);
 	cow_group_unref(g);
 }
@@ -196,11 +152,11 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 /* ---- The rival ----------------------------------------------------------- */
 
 /* A descriptor is closed when it is mapped: no limit allows so many. */
-static void rival_receive(struct pair *p, int count)
+static void rival_receive(struct peer *p, int count)
 {
-	byte_out(p->sync[1]);
+	byte_out(p->sync);
 	for (int i = 0; i < count; i++) {
-		int fd = receive_fd(p->data[1]);
+		int fd = receive_fd(p->data);
 		void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
 		                fd, 0);
 
@@ -208,21 +164,19 @@ static void rival_receive(struct pair *p, int count)
 			die("share: mmap: %s", strerror(errno));
 		close(fd);
 	}
-	byte_out(p->sync[1]);
+	byte_out(p->sync);
 	_exit(0);
 }
 
 static void rival(int count, double *make_ns, double *send_ns)
 {
 	static void *at[MANY];
-	struct pair p;
+	struct peer p;
 	double t0, made = 0;
 
-	pair(&p);
-	p.pid = fork();
-	if (p.pid == 0)
+	if (!peer_fork(&p))
 		rival_receive(&p, count);
-	byte_in(p.sync[0]);
+	byte_in(p.sync);
 	*send_ns = now_ns();
 	for (int i = 0; i < count; i++) {
 		char name[64];
@@ -240,37 +194,37 @@ static void rival(int count, double *make_ns, double *send_ns)
 			die("share: mmap: %s", strerror(errno));
 		*(int *)at[i] = i;
 		made += now_ns() - t0;
-		send_fd(p.data[0], fd);
+		send_fd(p.data, fd);
 		close(fd);
 	}
-	byte_in(p.sync[0]);
+	byte_in(p.sync);
 	*send_ns = now_ns() - *send_ns - made;
 	*make_ns = made;
 	for (int i = 0; i < count; i++)
 		munmap(at[i], PAGE);
-	pair_end(&p);
+	peer_end(&p);
 }
 
 /* ---- Large --------------------------------------------------------------- */
 
-static void receive_large(struct pair *p, int turns)
+static void receive_large(struct peer *p, int turns)
 {
 	struct cow_channel *c;
 
-	must(cow_channel_new(p->data[1], NULL, COW_CHANNEL_JOIN, &c));
+	must(cow_channel_new(p->data, NULL, COW_CHANNEL_JOIN, &c));
 	for (int i = 0; i < turns; i++) {
 		struct cow_parcel q;
 		char *at;
 
-		byte_in(p->sync[1]);
-		byte_out(p->sync[1]);
+		byte_in(p->sync);
+		byte_out(p->sync);
 		must((int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
 		must(cow_storage_data_mut_range(q.storage, 3 * PAGE, 1,
 		                                COW_WRITE_SPARSE, (void **)&at));
 		at[0] = 1;
-		byte_out(p->sync[1]);
+		byte_out(p->sync);
 		cow_storage_unref(q.storage);
-		byte_in(p->sync[1]);
+		byte_in(p->sync);
 	}
 	_exit(0);
 }
@@ -295,14 +249,12 @@ static void large(size_t bytes, int turns, struct large *l)
 	struct cow_group *g;
 	struct cow_channel *c;
 	struct cow_storage *s[2];
-	struct pair p;
+	struct peer p;
 
-	pair(&p);
-	p.pid = fork();
-	if (p.pid == 0)
+	if (!peer_fork(&p))
 		receive_large(&p, turns + 1);
 	must(cow_group_new(&g));
-	must(cow_channel_new(p.data[0], g, 0, &c));
+	must(cow_channel_new(p.data, g, 0, &c));
 	for (int i = 0; i < 2; i++)
 		s[i] = filled(g, bytes);
 	/* The other process joins the group by the first message, number -1. */
@@ -315,16 +267,16 @@ static void large(size_t bytes, int turns, struct large *l)
 		};
 		double t0 = now_ns();
 
-		byte_out(p.sync[0]);
-		byte_in(p.sync[0]);
-		series_add(&l->trips, (now_ns() - t0) / 1e3);
+		byte_out(p.sync);
+		byte_in(p.sync);
+		series_add(&l->trips, us_since(t0));
 		t0 = now_ns();
 		must((int)cow_channel_send(c, &q, 1, NULL, 0));
-		byte_in(p.sync[0]);
-		series_add(to, (now_ns() - t0) / 1e3);
-		byte_out(p.sync[0]);
+		byte_in(p.sync);
+		series_add(to, us_since(t0));
+		byte_out(p.sync);
 	}
-	pair_end(&p);
+	peer_end(&p);
 	cow_storage_unref(s[0]);
 	cow_storage_unref(s[1]);
 	cow_channel_free(c);
@@ -354,12 +306,9 @@ static const char *const ways[] = { "handle", "dup" };
 static void python_many(struct series make[2], struct series send[2])
 {
 	for (int i = 0; i < 2; i++) {
-		char arguments[64];
 		double m, s;
 
-		snprintf(arguments, sizeof(arguments), "many %d %s",
-		         i || quick() ? 1000 : 10000, ways[i]);
-		python(arguments, &m, &s);
+		python(named("many %d %s", i || quick() ? 1000 : 10000, ways[i]), &m, &s);
 		series_add(&make[i], m);
 		series_add(&send[i], s);
 	}
@@ -367,11 +316,9 @@ static void python_many(struct series make[2], struct series send[2])
 
 static void python_large(size_t bytes, struct series *trips, struct series *beyond)
 {
-	char arguments[64];
 	double trip, more;
 
-	snprintf(arguments, sizeof(arguments), "large %zu 21", bytes);
-	python(arguments, &trip, &more);
+	python(named("large %zu 21", bytes), &trip, &more);
 	series_add(trips, trip);
 	series_add(beyond, more);
 }
@@ -388,7 +335,7 @@ static void all_large(size_t bytes, bool has_python)
 {
 	static struct series python_trips, python_beyond;
 	static struct large l;
-	char what[64];
+	const char *name;
 
 	memset(&l, 0, sizeof(l));
 	for (int i = 0; i < 5; i++) {
@@ -397,24 +344,19 @@ static void all_large(size_t bytes, bool has_python)
 		if (has_python)
 			python_large(bytes, &python_trips, &python_beyond);
 	}
+	name = size_name(bytes);
 	beyond_trips(&l.joining, &l.trips);
 	beyond_trips(&l.first, &l.trips);
 	beyond_trips(&l.later, &l.trips);
-	snprintf(what, sizeof(what), "round-trip-beside-%s", size_name(bytes));
-	report("share", what, "us", &l.trips, NULL, BAR_NONE, 0);
-	snprintf(what, sizeof(what), "clone-of-%s-one-page", size_name(bytes));
-	report("share", what, "us", &l.later, NULL, BAR_OURS, 100);
-	snprintf(what, sizeof(what), "clone-of-%s-one-page/first", size_name(bytes));
-	report("share", what, "us", &l.first, NULL, BAR_OURS, 100);
-	snprintf(what, sizeof(what), "clone-of-%s-one-page/joining", size_name(bytes));
-	report("share", what, "us", &l.joining, NULL, BAR_OURS, 100);
+	report_ratio(named("round-trip-beside-%s", name), "us", &l.trips, NULL);
+	report(named("clone-of-%s-one-page", name), "us", &l.later, NULL, BAR_OURS, 100);
+	report(named("clone-of-%s-one-page/first", name), "us", &l.first, NULL, BAR_OURS, 100);
+	report(named("clone-of-%s-one-page/joining", name), "us", &l.joining, NULL, BAR_OURS, 100);
 	if (!has_python)
 		return;
-	report("share", "round-trip/multiprocessing", "us", &python_trips, NULL,
-	       BAR_NONE, 0);
-	snprintf(what, sizeof(what), "clone-of-%s-one-page/multiprocessing",
-	         size_name(bytes));
-	report("share", what, "us", &l.later, &python_beyond, BAR_FASTER, 0);
+	report_ratio("round-trip/multiprocessing", "us", &python_trips, NULL);
+	report_faster(named("clone-of-%s-one-page/multiprocessing", name), "us", &l.later,
+	              &python_beyond);
 }
 
 /* ---- All of it ------------------------------------------------------------ */
@@ -446,27 +388,17 @@ static void all_many(int count, bool has_python)
 
 static void report_many(bool has_python)
 {
-	report("share", "make-4KiB", "ns", &ours_make, &rivals_make, BAR_FASTER,
-	       0);
-	report("share", "send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP,
-	       20);
+	report_faster("make-4KiB", "ns", &ours_make, &rivals_make);
+	report("send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP, 20);
 	if (!has_python)
 		printf("  share: there is no python3 that runs bench/share.py\n");
 	for (int i = 0; i < 2; i++) {
-		char what[64];
-
-		if (!has_python)
-			python_makes[i].n = python_sends[i].n = 0;
-		snprintf(what, sizeof(what), "make-4KiB/multiprocessing-%s",
-		         ways[i]);
-		report("share", what, "ns", &ours_make, &python_makes[i],
-		       BAR_FASTER, 0);
-		snprintf(what, sizeof(what), "send-4KiB/multiprocessing-%s",
-		         ways[i]);
-		report("share", what, "ns", &ours_send, &python_sends[i],
-		       BAR_SPEEDUP, 20);
+		report_faster(named("make-4KiB/multiprocessing-%s", ways[i]), "ns", &ours_make,
+		              &python_makes[i]);
+		report(named("send-4KiB/multiprocessing-%s", ways[i]), "ns", &ours_send,
+		       &python_sends[i], BAR_SPEEDUP, 20);
 	}
-	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
+	report("one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
 }
 
 int main(int argc, char **argv)
@@ -485,7 +417,7 @@ int main(int argc, char **argv)
 	}
 	all_many(count, has_python);
 	report_many(has_python);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(sizes); i++)
 		all_large(sized(sizes[i]), has_python && sizes[i] == GIB);
 	return 0;
 }

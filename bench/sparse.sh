@@ -10,32 +10,22 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_sparse" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-3}
+turns_of 3 3
 
-peak() { # SIDE SHIM ARGUMENTS...: appends to $tmp/SIDE
-	side=$1 shim_used=$2
+once() { # SIDE ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
+	rivals=$2
 	shift 2
-	"$bin/plain_measure" -o "$tmp/line" -p "$shim_used" -- \
-		"$bin/plain_sparse" "$@" >/dev/null ||
-		fail "plain_sparse failed ($side, $*)"
-	field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }' >>"$tmp/$side"
-	field peak_by <"$tmp/line" >>"$tmp/by"
+	[ "$side" = shim ] && rivals=
+	# shellcheck disable=SC2086
+	measure_as "$side" "$bin/plain_sparse" $rivals "$@"
+	keep "$side"
 }
 
-compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
-	case_name=$1 on=$2 rival=$3
-	shift 3
-	: >"$tmp/ours"
-	: >"$tmp/rival"
-	: >"$tmp/by"
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		peak rival '' $rival "$@"
-		peak ours "$shim" "$@"
-		turn=$((turn + 1))
-	done
-	report sparse "$case_name" MiB "$tmp/ours" "$tmp/rival" "$on" 2 \
-		"$(peak_by "$tmp/by")"
+compare() { # CASE ON ARGUMENTS...
+	case_name=$1 on=$2
+	shift 2
+	in_turns 'plain shim' once "$@"
+	row "$case_name" MiB peak_mib plain "$on" 2
 }
 
 compare 16GiB-1% ratio '' -s 16G

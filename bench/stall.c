@@ -25,7 +25,6 @@
 #include <cowshed-file.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/wait.h>
 
 #include "bench/common.h"
 
@@ -182,20 +181,14 @@ static void measure(int way, struct loop *l)
 static void all_ways(size_t bytes)
 {
 	struct loop l = { .bytes = bytes };
-	void *p;
 
-	must(cow_storage_new(bytes, NULL, &l.s));
-	must(cow_storage_data_mut_range(l.s, 0, bytes, COW_WRITE_ALL, &p));
-	memset(p, 1, bytes);
+	l.s = storage_filled(bytes, 0, 1, NULL);
 	measure(ALONE, &l);
 	measure(SAVE, &l);
 	measure(AGAIN, &l);
 	cow_storage_unref(l.s);
 	l.s = NULL;
-	l.memory = malloc(bytes);
-	if (!l.memory)
-		die("stall: malloc");
-	memset(l.memory, 1, bytes);
+	l.memory = block_of(bytes, false, 1);
 	measure(PLAIN, &l);
 	measure(FORK, &l);
 	free(l.memory);
@@ -210,20 +203,15 @@ static void run(size_t bytes)
 	for (int i = 0; i < 3; i++)
 		all_ways(bytes);
 	for (int way = 0; way < WAYS; way++) {
-		char what[64];
+		enum bar_on on = way == SAVE ? BAR_WORST : BAR_NONE;
+		const char *size = size_name(bytes);
 
-		snprintf(what, sizeof(what), "%s-%s/longest", size_name(bytes),
-		         names[way]);
-		report("stall", what, "us", &longest[way], &longest[ALONE],
-		       way == SAVE ? BAR_WORST : BAR_NONE, 1000);
-		snprintf(what, sizeof(what), "%s-%s/one-in-1000",
-		         size_name(bytes), names[way]);
-		report("stall", what, "us", &once[way], &once[ALONE], BAR_NONE,
-		       0);
-		snprintf(what, sizeof(what), "%s-%s/longest-running",
-		         size_name(bytes), names[way]);
-		report("stall", what, "us", &running[way], &running[ALONE],
-		       way == SAVE ? BAR_WORST : BAR_NONE, 1000);
+		report(named("%s-%s/longest", size, names[way]), "us", &longest[way],
+		       &longest[ALONE], on, 1000);
+		report_ratio(named("%s-%s/one-in-1000", size, names[way]), "us", &once[way],
+		             &once[ALONE]);
+		report(named("%s-%s/longest-running", size, names[way]), "us", &running[way],
+		       &running[ALONE], on, 1000);
 	}
 }
 

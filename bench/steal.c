@@ -15,18 +15,6 @@
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-
-static struct cow_storage *filled(size_t bytes)
-{
-	struct cow_storage *s;
-	void *p;
-
-	must(cow_storage_new(bytes, NULL, &s));
-	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &p));
-	memset(p, 1, bytes);
-	return s;
-}
 
 /* One steal: `s` is dropped, and its clone is returned. `mark`: call getppid before and
  * after it. */
@@ -53,7 +41,7 @@ enum { DENIED = 77 };
 
 static int traced(size_t bytes)
 {
-	struct cow_storage *s = filled(bytes);
+	struct cow_storage *s = storage_filled(bytes, 0, 1, NULL);
 	double ns;
 
 	s = steal(s, false, &ns); /* the first one does work that is done once */
@@ -110,9 +98,8 @@ static int calls(size_t bytes)
 
 int main(int argc, char **argv)
 {
-	static const size_t sizes[] = { 4 * KIB,  64 * KIB, MIB,
-		                        16 * MIB, 256 * MIB, GIB };
-	enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+	static const size_t sizes[] = { 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB };
+	enum { SIZES = COUNT_OF(sizes) };
 	static struct series times[SIZES];
 	struct cow_storage *s[SIZES];
 	struct cow_stats before = { .size = sizeof(before) }, after = before;
@@ -122,7 +109,7 @@ int main(int argc, char **argv)
 		return traced(size_parse(argv[1]));
 	warm_host(sized(GIB) * 2);
 	for (int i = 0; i < SIZES; i++)
-		s[i] = filled(sized(sizes[i]));
+		s[i] = storage_filled(sized(sizes[i]), 0, 1, NULL);
 	must(cow_stats_get(&before));
 	for (int round = 0; round < n; round++)
 		for (int i = 0; i < SIZES; i++) {
@@ -133,19 +120,15 @@ int main(int argc, char **argv)
 		}
 	must(cow_stats_get(&after));
 	for (int i = 0; i < SIZES; i++) {
-		report("steal", size_name(sized(sizes[i])), "ns", &times[i],
-		       i ? &times[0] : NULL, BAR_NONE, 0);
+		report_ratio(size_name(sized(sizes[i])), "ns", &times[i], i ? &times[0] : NULL);
 		cow_storage_unref(s[i]);
 	}
 	cow_trim();
-	report_one("steal", "bytes-copied", "B",
-	           after.bytes_copied - before.bytes_copied, BAR_OURS, 0);
-	report_one("steal", "not-stolen", "times",
-	           (double)n * SIZES - (after.steals - before.steals), BAR_OURS,
-	           0);
+	report_one("bytes-copied", "B", after.bytes_copied - before.bytes_copied, BAR_OURS, 0);
+	report_one("not-stolen", "times", (double)n * SIZES - (after.steals - before.steals),
+	           BAR_OURS, 0);
 	for (int i = 0; i < SIZES; i++) {
 		int count = calls(sized(sizes[i]));
-		char what[64];
 
 		if (count < 0) {
 			puts("  steal: system calls can't be counted here");
@@ -153,9 +136,8 @@ int main(int argc, char **argv)
 		}
 		if (base < 0)
 			base = count;
-		snprintf(what, sizeof(what), "%s-system-calls",
-		         size_name(sized(sizes[i])));
-		report_one("steal", what, "calls", count, BAR_OURS, base);
+		report_one(named("%s-system-calls", size_name(sized(sizes[i]))), "calls", count,
+		           BAR_OURS, base);
 	}
 	return 0;
 }

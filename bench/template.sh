@@ -16,64 +16,35 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_template" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-5}
+turns_of 5 3
 total=8G small_total=2G families='1000 10000' small_family=100
 if quick; then
-	turns=${BENCH_ROUNDS:-3}
 	total=512M small_total=256M families='100 500' small_family=50
 fi
 
-# one SIDE CHILDREN TOTAL [-H]: runs one process; appends to $tmp/SIDE.FIELD
-one() {
-	side=$1 children=$2 size=$3
-	wanted "$side" || return 0
-	shift 3
-	preload='' tunables=''
-	[ "$side" != shim ] || preload=$shim
-	[ "$side" != huge ] || tunables=$huge_pages
-	env ${preload:+LD_PRELOAD="$preload"} \
-		${tunables:+GLIBC_TUNABLES="$tunables"} \
-		"$bin/plain_template" -t "$size" -n "$children" "$@" >"$tmp/out" ||
-		fail "failed: $side, $children children, $size"
-	for what in fork_us p99_us early_us late_us private_kib cost_kib reap_ms; do
-		field $what <"$tmp/out" >>"$tmp/$side.$what"
-	done
+once() { # SIDE CHILDREN TOTAL
+	run_as "$1" "$bin/plain_template" -n "$2" -t "$3"
+	keep "$1"
 }
 
-"$bin/plain_measure" -w "$total" >/dev/null
+warm "$total"
 for children in $families; do
-	rm -f "$tmp"/shim.*
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		one shim "$children" "$total"
-		turn=$((turn + 1))
-	done
+	in_turns shim once "$children" "$total"
 	name=$total/$children-children
-	report template "fork/$name" us "$tmp/shim.fork_us" - ours 200
-	report template "fork-p99/$name" us "$tmp/shim.p99_us" - - 0
-	report template "fork-last-tenth/$name" us "$tmp/shim.late_us" \
-		"$tmp/shim.early_us" - 0
-	report template "private/$name" KiB "$tmp/shim.private_kib" - ours 1024
-	report template "cost/$name" KiB "$tmp/shim.cost_kib" - - 0
-	report template "reap/$name" ms "$tmp/shim.reap_ms" - ours 1000
+	row "fork/$name" us fork_us - ours 200
+	row "fork-p99/$name" us p99_us - - 0
+	report template "fork-last-tenth/$name" us "$tmp/of/shim.late_us" "$tmp/of/shim.early_us" - 0
+	row "private/$name" KiB private_kib - ours 1024
+	row "cost/$name" KiB cost_kib - - 0
+	row "reap/$name" ms reap_ms - ours 1000
 done
 
-rm -f "$tmp"/shim.*
-turn=0
-while [ $turn -lt "$turns" ]; do
-	one small $small_family $small_total
-	one shim $small_family $small_total
-	one huge $small_family $small_total -H
-	turn=$((turn + 1))
-done
+in_turns 'small shim huge' once $small_family $small_total
 name=$small_total/$small_family-children
 for rival in small huge; do
 	of=
 	[ $rival = small ] || of=huge/
-	report template "fork/$of$name" us "$tmp/shim.fork_us" \
-		"$tmp/$rival.fork_us" faster 0
-	report template "private/$of$name" KiB "$tmp/shim.private_kib" \
-		"$tmp/$rival.private_kib" - 0
-	report template "reap/$of$name" ms "$tmp/shim.reap_ms" \
-		"$tmp/$rival.reap_ms" faster 0
+	row "fork/$of$name" us fork_us $rival faster 0
+	row "private/$of$name" KiB private_kib $rival - 0
+	row "reap/$of$name" ms reap_ms $rival faster 0
 done

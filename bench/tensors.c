@@ -2,14 +2,15 @@
 /*
  * Copies between tensors: one turn over the patterns of bench/tensors.txt
  *
- *      tensors THREADS [NAME...] <bench/tensors.txt
+ *      tensors THREADS <bench/tensors.txt
+ *      tensors copy|memcpy TIMES <PATTERNS     for arm.sh, which counts instructions
  *
  * Prints a line for each pattern: its name, the nanoseconds of a cow_tensor_copy(), the
  * nanoseconds of memcpy() of the same bytes by as many threads, and the bytes read and
  * written. Each time is the median of five. bench/tensors.sh runs this program in turns
  * with bench/tensors.py, which knows the same patterns. All copies are between the same
  * two storages, which were touched before. The tensors are made before, too, as those
- * of NumPy and PyTorch are.
+ * of NumPy and PyTorch are. In the second form it copies so many times, and prints nothing.
  */
 #include <cowshed-tensor.h>
 
@@ -80,16 +81,6 @@ static bool read_pattern(struct pattern *p)
 	return true;
 }
 
-static struct cow_storage *touched(char **ret)
-{
-	struct cow_storage *s;
-
-	must(cow_storage_new(most, NULL, &s));
-	must(cow_storage_data_mut_range(s, 0, most, COW_WRITE_ALL, (void **)ret));
-	memset(*ret, 0, most); /* a value that every type can hold */
-	return s;
-}
-
 static void memcpy_part(void *arg, int64_t first, int64_t last)
 {
 	(void)arg;
@@ -131,35 +122,42 @@ static double time_of(const struct pattern *p, bool ours, int times)
 	return (clock_ns() - start) / times;
 }
 
+static void measure(const struct pattern *p)
+{
+	struct series ours = { .n = 0 }, rival = { .n = 0 };
+	int times = p->bytes < (int64_t)(4 * KIB) ? 40000 : p->bytes < (int64_t)MIB ? 2000 : 1;
+
+	time_of(p, true, 1);
+	for (int i = 0; i < 5; i++) {
+		series_add(&ours, time_of(p, true, times));
+		series_add(&rival, time_of(p, false, times));
+	}
+	printf("%s %.6g %.6g %lld\n", p->name, series_median(&ours), series_median(&rival),
+	       (long long)p->bytes);
+}
+
 int main(int argc, char **argv)
 {
+	bool counted = argc == 3;
 	struct pattern p;
+	void *at[2];
 
-	if (argc < 2)
-		die("usage: tensors THREADS [NAME...] <PATTERNS");
-	cow_threads_set(atoi(argv[1]));
-	source = touched(&from);
-	target = touched(&to);
+	if (argc != 2 && !counted)
+		die("usage: see the head of bench/tensors.c");
+	if (counted)
+		most = MIB;
+	cow_threads_set(counted ? 1 : atoi(argv[1]));
+	source = storage_filled(most, 0, 0, &at[0]); /* a value that every type can hold */
+	target = storage_filled(most, 0, 0, &at[1]);
+	from = at[0];
+	to = at[1];
 	while (read_pattern(&p)) {
-		struct series ours = { .n = 0 }, rival = { .n = 0 };
-		int times = p.bytes < (int64_t)(4 * KIB) ? 40000 :
-		            p.bytes < (int64_t)MIB ? 2000 : 1;
-		bool wanted = argc == 2;
-
-		for (int i = 2; i < argc; i++)
-			wanted |= !strcmp(argv[i], p.name);
-		if (wanted)
-			time_of(&p, true, 1);
-		for (int i = 0; i < 5 && wanted; i++) {
-			series_add(&ours, time_of(&p, true, times));
-			series_add(&rival, time_of(&p, false, times));
-		}
+		if (counted)
+			time_of(&p, !strcmp(argv[1], "copy"), atoi(argv[2]));
+		else
+			measure(&p);
 		cow_tensor_unref(p.from);
 		cow_tensor_unref(p.to);
-		if (wanted)
-			printf("%s %.6g %.6g %lld\n", p.name,
-			       series_median(&ours), series_median(&rival),
-			       (long long)p.bytes);
 	}
 	return 0;
 }

@@ -12,8 +12,8 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/tensors"
 
-turns=${BENCH_ROUNDS:-5} all=$(nproc)
-! quick || turns=${BENCH_ROUNDS:-2}
+turns_of 5 2
+all=$(nproc)
 patterns=$here/tensors.txt
 python=$(python_with numpy,torch)
 python=${python:-$(python_with numpy)}
@@ -31,42 +31,35 @@ bar() {
 	esac
 }
 
-for threads in 1 "$all"; do
-	rm -f "$tmp"/ours.* "$tmp"/memcpy.* "$tmp"/numpy.* "$tmp"/torch.*
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		"$bin/tensors" "$threads" <"$patterns" >"$tmp/out" ||
-			fail "bench/tensors failed"
+once() { # SIDE THREADS: a turn of ours and of memcpy, or of NumPy and PyTorch
+	if [ "$1" = shim ]; then
+		"$bin/tensors" "$2" <"$patterns" >"$tmp/out" || fail "bench/tensors failed"
 		while read -r name ours rival bytes; do
-			echo "$ours" >>"$tmp/ours.$name"
-			echo "$rival" >>"$tmp/memcpy.$name"
+			echo "$ours" >>"$tmp/of/shim.$name"
+			echo "$rival" >>"$tmp/of/memcpy.$name"
 		done <"$tmp/out"
-		if [ "$python" ]; then
-			"$python" "$here/tensors.py" "$threads" <"$patterns" \
-				>"$tmp/out" || fail "tensors.py failed"
-			while read -r name rival ns; do
-				echo "$ns" >>"$tmp/$rival.$name"
-			done <"$tmp/out"
-		fi
-		turn=$((turn + 1))
-	done
+	elif [ "$python" ]; then
+		"$python" "$here/tensors.py" "$2" <"$patterns" >"$tmp/out" || fail "tensors.py failed"
+		while read -r name rival ns; do
+			echo "$ns" >>"$tmp/of/$rival.$name"
+		done <"$tmp/out"
+	fi
+}
+
+for threads in 1 "$all"; do
+	in_turns 'shim python' once "$threads"
 	: >"$tmp/factors"
 	while read -r name rest; do
 		case=t$threads/$name on=ratio
-		limit=$(bar "$name" "$threads")
-		[ "$limit" ] || on=-
-		report tensors "$case/memcpy" ns "$tmp/ours.$name" \
-			"$tmp/memcpy.$name" $on "${limit:-0}"
-		case $name in small-64)
-			report tensors "$case/call" ns "$tmp/ours.$name" - ours 150 ;;
-		esac
+		most=$(bar "$name" "$threads")
+		[ "$most" ] || on=-
+		row "$case/memcpy" ns "$name" memcpy $on "${most:-0}"
+		[ "$name" != small-64 ] || row "$case/call" ns "$name" - ours 150
 		# NumPy has no bfloat16, and copies with one thread.
-		[ ! -e "$tmp/numpy.$name" ] || report tensors "$case/numpy" ns \
-			"$tmp/ours.$name" "$tmp/numpy.$name" faster 0
-		report tensors "$case/torch" ns "$tmp/ours.$name" \
-			"$tmp/torch.$name" speedup 0.9
-		[ ! -e "$tmp/torch.$name" ] || echo "$(median "$tmp/torch.$name")" \
-			"$(median "$tmp/ours.$name")" >>"$tmp/factors"
+		[ ! -e "$tmp/of/numpy.$name" ] || row "$case/numpy" ns "$name" numpy faster 0
+		row "$case/torch" ns "$name" torch speedup 0.9
+		[ ! -e "$tmp/of/torch.$name" ] || echo "$(median "$tmp/of/torch.$name")" \
+			"$(median "$tmp/of/shim.$name")" >>"$tmp/factors"
 	done <"$patterns"
 	echo 1 >"$tmp/one"
 	awk '{ s += log($1 / $2) } END { if (NR) print exp(s / NR) }' \

@@ -22,70 +22,55 @@ enabled=/sys/kernel/mm/transparent_hugepage/enabled
 [ -w $enabled ] || fail "$enabled can't be written: run this as root, on a machine of your own"
 own=$(sed 's/.*\[\(.*\)\].*/\1/' $enabled)
 cleanup_also="echo $own >$enabled"
-turns=${BENCH_ROUNDS:-5} total=1G scale=${LARGE_SCALE:-1} text=160
-quick && turns=${BENCH_ROUNDS:-3} total=256M scale=0.25 text=40
+turns_of 5 3
+total=1G scale=1 text=160
+quick && total=256M scale=0.25 text=40
 mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" $text 0 20000
 export OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2 PYTHONHASHSEED=0
 
-preload() {
-	[ "$1" != cowshed ] || echo "$shim"
+once() { # SIDE CASE COMMAND: the figures are also pauses of forks, and a cycle from the second on
+	of_side "$1"
+	warm 1500M
+	"$bin/plain_measure" -o "$tmp/measured" -p "$preload" -d "$tmp/in" -- \
+		sh -c "$3" >"$tmp/printed" 2>"$tmp/err" ||
+		fail "$2 failed under $1: $(tail -n 1 "$tmp/err")"
+	cp "$tmp/measured" "$tmp/out"
+	keep "$1"
+	field pause_us <"$tmp/printed" | head -n 1 | note "$1" first
+	field pause_us <"$tmp/printed" | tail -n 1 | note "$1" last
+	grep -av '^cycle=1 ' "$tmp/printed" | field wall_us | note "$1" cycle
 }
 
-# once CASE SIDE COMMAND: appends to $tmp/CASE.SIDE.{wall_ms,cpu_ms}; what it prints: $tmp/out
-once() {
-	"$bin/plain_measure" -w 1500M >/dev/null # each side finds the same memory
-	"$bin/plain_measure" -o "$tmp/result" -p "$(preload "$2")" -d "$tmp/in" -- \
-		sh -c "$3" >"$tmp/out" 2>"$tmp/err" ||
-		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"
-	for figure in wall_ms cpu_ms; do
-		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
-	done
+both() { # CASE COMMAND
+	in_turns 'glibc shim' once "$@"
 }
 
-# figure NAME CASE UNIT KIND ON BAR
+# figure CASE UNIT FIGURE ON BAR
 figure() {
-	report thp "$setting/$1" "$3" "$tmp/$2.cowshed.$4" "$tmp/$2.glibc.$4" "$5" "$6"
-}
-
-# both CASE COMMAND: cowshed and glibc in turns, of which every second one is turned around
-both() {
-	turn=0
-	while [ $turn -lt "$turns" ]; do
-		order='glibc cowshed'
-		[ $((turn % 2)) = 0 ] || order='cowshed glibc'
-		for side in $order; do
-			once "$1" "$side" "$2"
-			field pause_us <"$tmp/out" | head -n 1 >>"$tmp/$1.$side.first"
-			field pause_us <"$tmp/out" | tail -n 1 >>"$tmp/$1.$side.last"
-			grep -av '^cycle=1 ' "$tmp/out" | field wall_us >"$tmp/cycles"
-			median "$tmp/cycles" >>"$tmp/$1.$side.cycle"
-		done
-		turn=$((turn + 1))
-	done
+	row "$thp/$1" "$2" "$3" glibc "$4" "$5"
 }
 
 # redis-server's allocator is jemalloc, and the shim serves its mappings.
 redis() {
 	BENCH_ROUNDS=1 REDIS_SIDES='plain shim' sh "$here/redis.sh" >"$tmp/redis" ||
-		fail "redis.sh failed under $setting"
-	sed "s|^bench=redis case=|bench=thp case=$setting/redis/|; s|^  redis, |  thp, $setting/redis/|" \
+		fail "redis.sh failed under $thp"
+	sed "s|^bench=redis case=|bench=thp case=$thp/redis/|; s|^  redis, |  thp, $thp/redis/|" \
 		"$tmp/redis"
 }
 
 measure() {
-	rm -f "$tmp"/*.cowshed.* "$tmp"/*.glibc.*
 	both fill "'$bin/plain_fork' -t $total -b 64M -n 0"
-	figure fill fill ms wall_ms ratio 1
-	figure fill/cpu fill ms cpu_ms ratio 1.1
+	figure fill ms wall_ms ratio 1
+	figure fill/cpu ms cpu_ms ratio 1.1
 	both fork "'$bin/plain_fork' -t $total -b 64M"
-	figure fork/first fork us first speedup 10
-	figure fork/tenth fork us last speedup 10
+	figure fork/first us first speedup 10
+	figure fork/tenth us last speedup 10
 	both empty "'$bin/plain_fork' -t 1M -b 64K"
-	figure fork/empty empty us last - -
+	figure fork/empty us last - 0
 	both cycle "'$bin/plain_cycle' -S $total -b 64M -n 5 -w 10"
-	figure cycle/10% cycle us cycle ratio 1
-	figure cycle/10%/cpu cycle ms cpu_ms ratio 1.1
+	figure cycle/10% us cycle ratio 1
+	figure cycle/10%/cpu ms cpu_ms ratio 1.1
 	for name in ${THP_ONLY-temporaries arithmetic copies sorts transforms joins groups images \
 		audio training inference sort xz redis}; do
 		[ "$name" != redis ] || { redis && continue; }
@@ -95,14 +80,14 @@ measure() {
 			continue
 		}
 		both "$name" "$command"
-		figure "$name" "$name" ms wall_ms ratio 1
-		figure "$name/cpu" "$name" ms cpu_ms ratio 1.1
+		figure "$name" ms wall_ms ratio 1
+		figure "$name/cpu" ms cpu_ms ratio 1.1
 	done
 }
 
 [ $# -gt 0 ] || set -- always madvise never
-for setting; do
-	case $setting in always | madvise | never) ;; *) fail "there is no setting $setting" ;; esac
-	echo "$setting" >$enabled || fail "$setting can't be set"
+for thp; do
+	case $thp in always | madvise | never) ;; *) fail "there is no setting $thp" ;; esac
+	echo "$thp" >$enabled || fail "$thp can't be set"
 	measure
 done

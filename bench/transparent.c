@@ -44,45 +44,41 @@ static void check(struct cow_storage *s, size_t page, char want)
 		die("transparent: wrong byte in page %zu", page);
 }
 
-static double clone_of(struct cow_storage *s, struct cow_storage **ret)
+static struct cow_storage *clone_of(struct cow_storage *s, struct series *us)
 {
+	struct cow_storage *clone;
 	double t0 = now_ns();
 
-	must(cow_storage_lazy_clone(s, ret));
-	return (now_ns() - t0) / 1e3;
+	must(cow_storage_lazy_clone(s, &clone));
+	series_add(us, us_since(t0));
+	return clone;
 }
 
-static void round_of(int layout, bool keep)
+static void round_of(int layout)
 {
-	struct cow_storage_options o = { .size = sizeof(o),
-		                         .flags = COW_STORAGE_TRANSPARENT };
+	struct cow_storage_options o = { .size = sizeof(o), .flags = COW_STORAGE_TRANSPARENT };
 	size_t pages = size / PAGE, count = pages / 100;
 	struct cow_storage *s, *a, *b, *c;
-	double t_first, t_next, t_again, t0, t_writes;
+	double t0;
 	char *p;
 
 	must(cow_storage_new(size, &o, &s));
 	must(cow_storage_expose(s, (void **)&p));
 	memset(p, 1, size);
-	t_first = clone_of(s, &a);
-	t_next = clone_of(s, &b);
+	a = clone_of(s, &first);
+	b = clone_of(s, &next);
 	for (int i = 0; i < 5; i++) {
-		double t;
-
 		t0 = now_ns();
 		cow_storage_unref(b);
-		if (keep)
-			series_add(&drop, (now_ns() - t0) / 1e3);
-		t = clone_of(s, &b);
-		if (keep)
-			series_add(&frozen, t);
+		series_add(&drop, us_since(t0));
+		b = clone_of(s, &frozen);
 	}
 	cow_storage_unref(b);
 	t0 = now_ns();
 	for (size_t i = 0; i < count; i++)
 		memset(p + page_of(layout, i, count, pages) * PAGE, 2, PAGE);
-	t_writes = (now_ns() - t0) / 1e3;
-	t_again = clone_of(s, &c);
+	series_add(&writes[layout], us_since(t0));
+	c = clone_of(s, &again[layout]);
 	p[0] = 3;
 	for (size_t i = 0; i < count; i++) {
 		size_t page = page_of(layout, i, count, pages);
@@ -92,12 +88,6 @@ static void round_of(int layout, bool keep)
 	}
 	check(a, pages - 1, 1);
 	check(c, pages - 1, 1);
-	if (keep) {
-		series_add(&first, t_first);
-		series_add(&next, t_next);
-		series_add(&again[layout], t_again);
-		series_add(&writes[layout], t_writes);
-	}
 	cow_storage_unref(c);
 	cow_storage_unref(a);
 	cow_storage_unref(s);
@@ -109,36 +99,28 @@ int main(void)
 
 	size = sized(GIB);
 	warm_host(5 * size);
-	from = map_anonymous(size, true);
-	to = map_anonymous(size, true);
-	memset(from, 1, size);
-	memset(to, 2, size);
-	for (int i = 0; i < 7 + 1; i++)
+	from = memset(map_anonymous(size, true), 1, size);
+	to = memset(map_anonymous(size, true), 2, size);
+	for (int i = 0; i < 7 + 1; i++) {
+		warming_up = !i;
 		for (int layout = 0; layout < LAYOUTS; layout++) {
 			double t0;
 
-			round_of(layout, i > 0);
+			round_of(layout);
 			t0 = now_ns();
 			memcpy(to, from, size);
 			use(to);
-			if (i)
-				series_add(&copied, (now_ns() - t0) / 1e3);
+			series_add(&copied, us_since(t0));
 		}
-	report("transparent", "first-clone", "us", &first, &copied, BAR_OURS,
-	       300);
-	report("transparent", "next-clone-caches-cold", "us", &next, &copied,
-	       BAR_NONE, 0);
-	report("transparent", "already-frozen", "us", &frozen, &copied,
-	       BAR_OURS, 15);
-	report("transparent", "drop-a-clone", "us", &drop, NULL, BAR_NONE, 0);
+	}
+	report("first-clone", "us", &first, &copied, BAR_OURS, 300);
+	report_ratio("next-clone-caches-cold", "us", &next, &copied);
+	report("already-frozen", "us", &frozen, &copied, BAR_OURS, 15);
+	report_ratio("drop-a-clone", "us", &drop, NULL);
 	for (int l = 0; l < LAYOUTS; l++) {
-		char what[64];
-
-		report("transparent", layout_name[l], "us", &again[l], &copied,
+		report(layout_name[l], "us", &again[l], &copied,
 		       l == RUNS_ONE ? BAR_RATIO : BAR_NONE, 0.1);
-		snprintf(what, sizeof(what), "%s/the-writes", layout_name[l]);
-		report("transparent", what, "us", &writes[l], &copied,
-		       BAR_NONE, 0);
+		report_ratio(named("%s/the-writes", layout_name[l]), "us", &writes[l], &copied);
 	}
 	return 0;
 }

@@ -12,41 +12,28 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_wrappers" "$shim"
 
-turns=${BENCH_ROUNDS:-9}
-quick && turns=3
+turns_of 9 3
 
-once() { # SIDE PRELOAD ARGS...
-	once_side=$1
-	preload=$2
-	shift 2
-	env ${preload:+LD_PRELOAD="$preload"} "$bin/plain_wrappers" "$@" \
-		>"$tmp/out" || fail "plain_wrappers failed ($once_side)"
+once() { # SIDE [-t]
+	shift
+	run_as "$side" "$bin/plain_wrappers" "$@"
+	[ "$side" != shim ] || cp "$tmp/out" "$tmp/calls"
 	while read -r line; do
 		name=$(echo "$line" | field call)
 		for figure in with own extra; do
-			echo "$line" | field ${figure}_ns \
-				>>"$tmp/$once_side.$name.$figure"
+			echo "$line" | field ${figure}_ns | note "$side" "$name.$figure"
 		done
 	done <"$tmp/out"
 }
 
-turn=0
-while [ $turn -lt "$turns" ]; do
-	once plain ''
-	once shim "$shim"
-	once plain-t '' -t
-	once shim-t "$shim" -t
-	turn=$((turn + 1))
-done
-for name in $(field call <"$tmp/out"); do
-	on=ours
-	grep -q "^call=$name wrapped=1 " "$tmp/out" || on=-
-	for how in '' -t; do
-		threads=one-thread
-		[ -z "$how" ] || threads=threads
-		report wrappers "$name/$threads/more" ns "$tmp/shim$how.$name.extra" \
-			- $on 5
-		report wrappers "$name/$threads" ns "$tmp/shim$how.$name.with" \
-			"$tmp/plain$how.$name.with" - 0
+for threads in one-thread threads; do
+	set -- -t
+	[ $threads = threads ] || shift
+	in_turns 'plain shim' once "$@"
+	for name in $(field call <"$tmp/calls"); do
+		on=ours
+		grep -q "^call=$name wrapped=1 " "$tmp/calls" || on=-
+		row "$name/$threads/more" ns "$name.extra" - $on 5
+		row "$name/$threads" ns "$name.with" plain - 0
 	done
 done

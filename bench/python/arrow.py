@@ -10,11 +10,10 @@ all columns then, and publishing.
 """
 
 import os
-import sys
 import tempfile
 import time
 
-from common import leave, line, measure, say, table, warm
+from common import line, main, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "1"))
 CHUNK = 1 << 20  # rows
@@ -88,7 +87,7 @@ def in_child(function, *args):
 
 def run(way):
     warm(3 * GIB * (1 << 30))
-    made = make()
+    made, published = make(), None
     start = time.perf_counter()
     if way == PIPE:
         from multiprocessing import Pipe
@@ -97,7 +96,6 @@ def run(way):
         child, out = in_child(open_from_pipe, there)
         here.recv()
         here.send((time.perf_counter(), made))
-        published = None
     elif way == "cowshed":
         import cowshed.arrow
 
@@ -123,16 +121,20 @@ def run(way):
     say(**out.get(), **({"publish": published} if published is not None else {}))
 
 
+def with_a_broker(way):
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        run(way)
+
+
+def report():
+    found = measure(__file__, ["cowshed", FILE, PIPE])
+    table(f"A table of {GIB:g} GiB opened by another process", found, "open", PAIRS)
+    line("open/cowshed/alone", "ms", found["cowshed"].of("open", 1e3), bar=5, on="ours")
+    table("Reading all of it then", found, "read", PAIRS)
+    table("Publishing it", {way: found[way] for way in ("cowshed", FILE)}, "publish",
+          {"cowshed": {FILE: None}})
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["XDG_RUNTIME_DIR"] = folder  # a broker of its own
-            run(sys.argv[1])
-    else:
-        found = measure(__file__, ["cowshed", FILE, PIPE])
-        table(f"A table of {GIB:g} GiB opened by another process", found, "open", PAIRS)
-        line("open/cowshed/alone", "ms", found["cowshed"].of("open", 1e3), bar=5, on="ours")
-        table("Reading all of it then", found, "read", PAIRS)
-        table("Publishing it", {way: found[way] for way in ("cowshed", FILE)}, "publish",
-              {"cowshed": {FILE: None}})
-        leave()
+    main(with_a_broker, report)

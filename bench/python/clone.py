@@ -20,10 +20,9 @@ them take. clone() is as it is.
 
 import functools
 import os
-import sys
 import time
 
-from common import leave, line, measure, say, table, warm
+from common import line, main, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "1"))
 WAYS = ["cowshed", "torch._lazy_clone", "clone()"]
@@ -109,28 +108,28 @@ def run(way):
         **{name: sorted(all)[TIMES // 2] for name, all in seconds.items() if all})
 
 
+def report():
+    found = measure(__file__, WAYS + REWRITTEN)
+    plain = {way: found[way] for way in WAYS}
+    for figure, title, bar in (
+            ("one", f"Clone {GIB:g} GiB and write one element", 1000),
+            ("cold", f"The same, after {GIB:g} GiB was written", 1000),
+            ("all", "Clone and add to every element of the clone", 1),
+            ("all, one thread", "The same with one thread", None),
+            ("source", "Clone and add to every element of the source", 1)):
+        table(title, plain, figure, {"cowshed": dict.fromkeys(WAYS[1:], bar)})
+    for figure, title, bar in (
+            ("all", "Clone and add to every element, as writes= says", 3),
+            ("second", "The second time of that in a process", 1.5),
+            ("first", "The first time of that in a process", 1)):
+        table(title, found, figure, dict.fromkeys(REWRITTEN, {"clone()": bar}))
+    tinies = {way: found[way] for way in ("cowshed, auto", "clone()")}
+    table("Clone 10 elements", tinies, "tiny", {"cowshed, auto": {"clone()": None}}, "us", 1e6)
+    ours, rival = (tinies[way].of("tiny", 1e6) for way in tinies)
+    line("tiny", "us", ours, rival, 5, "ours")
+    table("Memory of 1000 such clones", tinies, "tiny_memory",
+          {"cowshed, auto": {"clone()": 0.5}}, "KiB", 1000 / 1024)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        found = measure(__file__, WAYS + REWRITTEN)
-        plain = {way: found[way] for way in WAYS}
-        for figure, title, bar in (
-                ("one", f"Clone {GIB:g} GiB and write one element", 1000),
-                ("cold", f"The same, after {GIB:g} GiB was written", 1000),
-                ("all", "Clone and add to every element of the clone", 1),
-                ("all, one thread", "The same with one thread", None),
-                ("source", "Clone and add to every element of the source", 1)):
-            table(title, plain, figure, {"cowshed": dict.fromkeys(WAYS[1:], bar)})
-        for figure, title, bar in (
-                ("all", "Clone and add to every element, as writes= says", 3),
-                ("second", "The second time of that in a process", 1.5),
-                ("first", "The first time of that in a process", 1)):
-            table(title, found, figure, dict.fromkeys(REWRITTEN, {"clone()": bar}))
-        tinies = {way: found[way] for way in ("cowshed, auto", "clone()")}
-        table("Clone 10 elements", tinies, "tiny", {"cowshed, auto": {"clone()": None}}, "us", 1e6)
-        ours, rival = (tinies[way].of("tiny", 1e6) for way in tinies)
-        line("tiny", "us", ours, rival, 5, "ours")
-        table("Memory of 1000 such clones", tinies, "tiny_memory",
-              {"cowshed, auto": {"clone()": 0.5}}, "KiB", 1000 / 1024)
-        leave()
+    main(run, report)

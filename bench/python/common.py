@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Code that the benchmarks of the Python package share: processes, medians, one table.
+"""Code that the benchmarks of the Python package share: processes, medians, lines.
 
 Each way of doing a thing runs in a fresh interpreter of its own and prints its figures as a line of
 JSON. Ours and the rivals take turns, `ROUNDS` times, so that a slow moment of the machine hits all
@@ -69,10 +69,6 @@ class Rounds(list):
     def of(self, figure, scale=1):
         return Rounds([figures[figure] * scale for figures in self], self.failed)
 
-    def lost(self):
-        """The text that a table adds to such rounds."""
-        return f"   ({self.failed} of {len(self) + self.failed} failed)" if self.failed else ""
-
 
 _failed = False  # did a way of ours fail?
 
@@ -111,28 +107,44 @@ def leave():
     sys.exit(1 if _failed else 0)
 
 
+def main(run, report):
+    """`script WAY` measures one round of a way by run(WAY). `script` alone is the benchmark:
+    report() measures the ways and prints what was found."""
+    if len(sys.argv) > 1:
+        run(*sys.argv[1:])
+    else:
+        report()
+        leave()
+
+
 def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
-    """Prints the line that machines read (bench/common.h). Its bench is the script's name.
+    """Prints a figure: a line that machines read (bench/common.h), and one that people read. Its
+    bench is the script's name.
 
     `ours` and `rival` are Rounds of numbers. `bar`: at least so many times faster ("speedup"), at
     most so many times the rival's ("ratio"), or at most so much ("ours"). `by` says how memory was
     measured; if not by a "cgroup", the bar has failed."""
     bench = "python-" + os.path.basename(sys.argv[0]).removesuffix(".py")
-    text = f"bench={bench} case={case.replace(' ', '-')} unit={unit}"
+    case = case.replace(" ", "-")
+    text, said = f"bench={bench} case={case} unit={unit}", f"  {bench}, {case}:"
     lost = f" ours_failed={ours.failed}" if ours.failed else ""
     lost += f" failed={rival.failed}" if rival is not None and rival.failed else ""
     lost += f" by={by}" if by else ""
     if not ours:
-        print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0{lost}", flush=True)
+        print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0{lost}")
+        print(f"{said} ours was not measured", flush=True)
         return
     middle = judged = statistics.median(ours)
     text += f" ours={middle:.6g} ours_min={min(ours):.6g} ours_max={max(ours):.6g}"
+    said += f" {middle:.4g} {unit} ({min(ours):.4g}..{max(ours):.4g})"
     if rival:
         other = statistics.median(rival)
         ratio = other / middle if on == "speedup" else middle / other
         judged = middle if on == "ours" else ratio
         text += (f" rival={other:.6g} rival_min={min(rival):.6g} rival_max={max(rival):.6g}"
                  f" ratio={ratio:.4g}")
+        said += f"; rival {other:.4g} ({min(rival):.4g}..{max(rival):.4g}): {ratio:.4g} x"
+        said += " faster" if on == "speedup" else ""
     else:
         text += " rival=- ratio=-"
     met = "-"
@@ -143,29 +155,22 @@ def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
             met = "failed"
         if rival is not None and not rival:  # no round of it ended: nothing was judged
             met = "failed"
+        said += f"; bar {'at least' if on == 'speedup' else 'at most'} {bar:g}: "
     else:
         text += f" bar=- on={on}"
-    print(f"{text} met={'failed' if ours.failed else met} n={len(ours)}{lost}", flush=True)
+    met = "failed" if ours.failed else met
+    print(f"{text} met={met} n={len(ours)}{lost}")
+    words = {"yes": "met", "no": "NOT MET", "-": ""}
+    print(f"{said}{words.get(met, met)}{lost}", flush=True)
 
 
 def table(title, results, figure, pairs, unit="ms", scale=1e3):
-    """Prints one row a way: its median, its spread, and the median in multiples of ours.
+    """Prints the lines of a figure of several ways.
 
     `pairs`: {way of ours: {rival: how many times faster ours has to be, or None}}. Only these pairs
-    are compared: arrays with arrays, tensors with tensors. Each pair has a line for machines. The
-    table compares a rival with the first of ours that has it in its pairs."""
-    print(f"\n{title} ({unit}; median of {ROUNDS}, least to most; times ours)")
+    are compared: arrays with arrays, tensors with tensors."""
+    print(f"\n{title} ({unit}; median of {ROUNDS}, least to most)")
     rows = {way: rounds.of(figure, scale) for way, rounds in results.items()}
-    for way, values in rows.items():
-        if not values:
-            print(f"  {way:34} failed{values.lost()}")
-            continue
-        middle = statistics.median(values)
-        times = ""
-        for ours in [ours for ours, rivals in pairs.items() if way in rivals and rows[ours]][:1]:
-            times = f"   {middle / statistics.median(rows[ours]):.1f} x {ours}"
-        print(f"  {way:34} {middle:12.3f}   {min(values):.3f} to {max(values):.3f}"
-              f"{times}{values.lost()}")
     for ours, rivals in pairs.items():
         for rival, bar in rivals.items():
             line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)

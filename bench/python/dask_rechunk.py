@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """dask.array rechunk over 4 local workers: cowshed.dask against Dask's own transport.
 
-    dask_rechunk.py [--gib 4] [--runs 3] [--method tasks|p2p] [--ways dask,cowshed,noshim]
+    dask_rechunk.py         GIB=4 ROUNDS=3
 
 Every run is a process of its own, in a memory cgroup of its own if one can be made. It has a
 LocalCluster of 4 processes with one thread each. The ways take turns. A persisted array of float64
@@ -21,10 +21,7 @@ and shared memory once. Without a cgroup it is the memory of all these processes
 second: each page counts once, also shared memory that no process maps (memory.py).
 """
 
-import argparse
-import math
 import os
-import statistics
 import subprocess
 import sys
 import threading
@@ -33,6 +30,9 @@ import time
 import common
 import memory
 
+GIB = float(os.environ.get("GIB", "4"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+WAYS = "dask", "cowshed", "noshim"
 BLOCK = 4096
 LIMIT = 120  # at least so many seconds for a run: a cluster takes long to start
 CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
@@ -78,7 +78,7 @@ class Peak:
         return self.most
 
 
-def run(way, gib, method):
+def run(way):
     import dask
     broker = f"cowshed-bench-{os.getpid()}"
     os.environ["DASK_COWSHED__BROKER"] = f"@{broker}"  # for the workers, too
@@ -99,7 +99,7 @@ def run(way, gib, method):
                           dtype="f8", meta=da.empty((0, 0))._meta).persist()
         wait(x)
         before, start = cpu(pids), time.perf_counter()
-        y = x.rechunk((BLOCK * 4, BLOCK // 4), method=method).persist()
+        y = x.rechunk((BLOCK * 4, BLOCK // 4), method="tasks").persist()
         wait(y)
         seconds, used = time.perf_counter() - start, cpu(pids) - before
         rows, columns = y[::997, ::1009].compute().shape
@@ -118,11 +118,11 @@ def run(way, gib, method):
             raise SystemExit(f"{len(brokers)} brokers")
         pids += brokers
         client.run(lambda: __import__("gc").collect())
-        warm(gib)
+        warm()
         reset_peak()
         peak = None if cgroup() else Peak([*memory.descendants(os.getpid()), *brokers])
         height = BLOCK * 4
-        width = BLOCK * max(1, round(gib * (1 << 27) / height / BLOCK))
+        width = BLOCK * max(1, round(GIB * (1 << 27) / height / BLOCK))
         seconds, used = rechunk(height, width)
         result = {"seconds": seconds, "cpu": used, "gib": height * width / (1 << 27),
                   "peak": read_peak() if peak is None else peak.end(),
@@ -149,7 +149,7 @@ def peak_file():
     return None
 
 
-def warm(gib):
+def warm():
     """common.warm() for both arrays and the blocks between them, in a process outside of the
     cgroup: older kernels can't reset its peak."""
     def leave():
@@ -158,7 +158,7 @@ def warm(gib):
             with open(path, "w", encoding="ascii") as file:
                 file.write(str(os.getpid()))
 
-    subprocess.run([sys.executable, common.__file__, str(int(2.5 * gib * (1 << 30)))],
+    subprocess.run([sys.executable, common.__file__, str(int(2.5 * GIB * (1 << 30)))],
                    preexec_fn=leave, check=True)
 
 
@@ -190,7 +190,7 @@ def make_cgroup():
     return ""
 
 
-def one(rounds, way, arguments):
+def one(rounds, way):
     path = make_cgroup()
 
     def enter():
@@ -199,10 +199,8 @@ def one(rounds, way, arguments):
                 file.write(str(os.getpid()))
 
     try:
-        common.attempt(rounds, way, [sys.executable, __file__, "--one", way, "--gib",
-                                     str(arguments.gib), "--method", arguments.method],
-                       max(LIMIT, common.LIMIT), way != "dask", preexec_fn=enter,
-                       env={**os.environ, "BENCH_CGROUP": path})
+        common.attempt(rounds, way, [sys.executable, __file__, way], max(LIMIT, common.LIMIT),
+                       way != "dask", preexec_fn=enter, env={**os.environ, "BENCH_CGROUP": path})
     finally:
         for _ in range(300):  # the broker ends by itself when it has no clients
             try:
@@ -214,46 +212,21 @@ def one(rounds, way, arguments):
                 time.sleep(0.1)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--gib", type=float, default=4)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--method", default="tasks")
-    parser.add_argument("--ways", default="dask,cowshed,noshim")
-    parser.add_argument("--one")
-    arguments = parser.parse_args()
-    if arguments.one:
-        return run(arguments.one, arguments.gib, arguments.method)
-    ways = arguments.ways.split(",")
-    results = {way: common.Rounds() for way in ways}
-    for _ in range(arguments.runs):
-        for way in ways:
-            one(results[way], way, arguments)
-    print(f"rechunk of {arguments.gib:g} GiB, 4 workers, {arguments.method}, "
-          f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, medians of {arguments.runs}")
-    print(f"{'':10}{'seconds':>10}{'times':>8}{'CPU s':>8}{'times':>8}{'peak GiB':>10}")
-    base = middle(results[ways[0]])
-    for way, rounds in results.items():
-        figures = middle(rounds)
-        print(f"{way:10}{figures['seconds']:10.2f}{base['seconds'] / figures['seconds']:8.2f}"
-              f"{figures['cpu']:8.2f}{base['cpu'] / figures['cpu']:8.2f}"
-              f"{figures['peak'] / (1 << 30):10.2f}{rounds.lost()}")
+def report():
+    results = {way: common.Rounds() for way in WAYS}
+    for _ in range(ROUNDS):
+        for way in WAYS:
+            one(results[way], way)
+    print(f"rechunk of {GIB:g} GiB, 4 workers")
     by = max((figures["by"] for rounds in results.values() for figures in rounds), default="pss")
-    for way in (way for way in ways if way != "dask" and "dask" in ways):
+    for way in WAYS[1:]:
         for figure, bar, on in (("seconds", 2, "speedup"), ("cpu", None, "speedup"),
                                 ("peak", 1, "ratio")):
             common.line(f"{figure}/{way}", "bytes" if figure == "peak" else "s",
                         *(results[name].of(figure) for name in (way, "dask")),
                         bar=bar if way == "cowshed" else None, on=on,
                         by=by if figure == "peak" else None)
-    common.leave()
-
-
-def middle(rounds):
-    """Medians; NaN if no round ended."""
-    return {figure: statistics.median(rounds.of(figure)) if rounds else math.nan
-            for figure in ("seconds", "cpu", "peak")}
 
 
 if __name__ == "__main__":
-    main()
+    common.main(run, report)

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     import statistics
     import subprocess
 
-    from common import leave, line, measure, say, table, warm
+    from common import line, main, measure, say, table, warm
 
 MIB = int(os.environ.get("MIB", "512"))
 TASKS = 8
@@ -92,18 +92,21 @@ def run(way):
     say(**figures)
 
 
+def killed(way):
+    joblib, x = prepared(way)
+    call(joblib, way, tell, x)
+
+
+def report():
+    found = measure(__file__, [*PAIRS, "loky"])
+    table(f"A call of {TASKS} tasks that read {MIB} MiB", found, "read", PAIRS)
+    table("The same, each task writes one number", found, "write", PAIRS)
+    for way in PAIRS:
+        line(f"left/{way}", "files", found[way].of("left"), found["loky"].of("left"), 0, "ours")
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["killed"]:
-        joblib, x = prepared(sys.argv[2])
-        call(joblib, sys.argv[2], tell, x)
-    elif len(sys.argv) > 1:
-        run(sys.argv[1])
+        killed(sys.argv[2])
     else:
-        ways = [*PAIRS, "loky"]
-        found = measure(__file__, ways)
-        table(f"A call of {TASKS} tasks that read {MIB} MiB", found, "read", PAIRS)
-        table("The same, each task writes one number", found, "write", PAIRS)
-        for way in PAIRS:
-            line(f"left/{way}", "files", found[way].of("left"), found["loky"].of("left"), 0,
-                 "ours")
-        leave()
+        main(run, report)

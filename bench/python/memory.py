@@ -13,6 +13,12 @@ import os
 SHARED = "/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"  # the latter two have no descriptor
 
 
+def private(pid):
+    """Bytes of a process that no other one maps."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
+        return sum(int(text.split()[1]) << 10 for text in lines if text.startswith("Private_"))
+
+
 def _private(pid):
     """Bytes of all but shared memory."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:

@@ -21,6 +21,8 @@ import os
 import sys
 import time
 
+from memory import private
+
 # Workers import this file, too, and need no more than that.
 if __name__ == "__main__":
     import glob
@@ -30,7 +32,7 @@ if __name__ == "__main__":
     import subprocess
     import tempfile
 
-    from common import ROUNDS, Rounds, attempt, leave, line, say, warm
+    from common import ROUNDS, Rounds, attempt, line, main, say, warm
 
 COUNT = int(os.environ.get("COUNT", "400000"))
 ONLY = os.environ.get("ONLY", "")
@@ -52,12 +54,6 @@ def touch(row):
 # ---- Workers -------------------------------------------------------------------------------
 
 
-def private():
-    """Bytes of this process that no other one maps."""
-    with open("/proc/self/smaps_rollup", encoding="ascii") as lines:
-        return sum(int(text.split()[1]) << 10 for text in lines if text.startswith("Private_"))
-
-
 def read_all(rows):
     """(a number that all rows make, seconds)"""
     start = time.perf_counter()
@@ -71,7 +67,7 @@ def work(rows, pipe, empty):
     pipe.send("runs")
     for _ in range(1 if empty else 2):
         pipe.recv()  # until all run, or have read
-        pipe.send((*read_all(() if empty else rows), private()))
+        pipe.send((*read_all(() if empty else rows), private("self")))
     pipe.recv()  # until all have read
 
 
@@ -174,18 +170,8 @@ def pythons():
     return found
 
 
-def show(name, unit, ours, rival, scale):
-    for way, rounds in ("cowshed", ours), ("today", rival):
-        if rounds:
-            values = [value * scale for value in rounds]
-            print(f"  {name + ', ' + way:44} {statistics.median(values):12.3f} {unit}   "
-                  f"{min(values):.3f} to {max(values):.3f}{rounds.lost()}")
-
-
 def judge(name, unit, ours, rival, figure, bar, on, scale=1.0):
-    ours, rival = ours.of(figure, scale), rival.of(figure, scale)
-    show(name, unit, ours, rival, 1)
-    line(name, unit, ours, rival, bar, on)
+    line(name, unit, ours.of(figure, scale), rival.of(figure, scale), bar, on)
 
 
 def measure_all(found):
@@ -209,7 +195,7 @@ def measure_all(found):
     return results
 
 
-def main():
+def report():
     found = pythons()
     results = measure_all(found)
     print(f"\n{COUNT} dicts, {WORKERS} workers (median of {ROUNDS}, least to most)")
@@ -229,17 +215,12 @@ def main():
                   None if method == "fork" else 20, "speedup")
             line(f"{name}/prepare", "s", rounds.of("prepare"))
         elif way == "element":
-            ours, rival = rounds.of("packed", 1e6), rounds.of("loads", 1e6)
-            show(f"element/{version}", "us", ours, rival, 1)
-            line(f"element/{version}", "us", ours, rival, 2, "ratio")
+            rival = rounds.of("loads", 1e6)
+            line(f"element/{version}", "us", rounds.of("packed", 1e6), rival, 2, "ratio")
             line(f"file/{version}", "us", rounds.of("file", 1e6), rival, 2, "ratio")
     if len(found) == 1 and "3.11" in found:
         print("  freeze_objects(): no Python of 3.12 or newer (pyenv, PATH)")
-    leave()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(*sys.argv[1:])
-    else:
-        main()
+    main(run, report)

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-from common import leave, measure, say, table, warm
+from common import main, measure, say, table, warm
 
 MIB = int(os.environ.get("MIB", "256"))
 SENDS = 5
@@ -105,14 +105,13 @@ def run(way):
     say(**figures)
 
 
+def report():
+    found = measure(__file__, WAYS, under_shim={w for w in WAYS if w.startswith("cowshed")})
+    title = f"A filled array or tensor of {MIB} MiB to a worker"
+    table(f"{title}, until it was there", found, "got", PAIRS)
+    table(f"{title}, until it was summed", found, "summed",
+          {ours: dict.fromkeys(rivals) for ours, rivals in PAIRS.items()})
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        found = measure(__file__, WAYS, under_shim={w for w in WAYS if w.startswith("cowshed")})
-        for figure, what in ("got", "until it was there"), ("summed", "until it was summed"):
-            pairs = PAIRS if figure == "got" else {
-                ours: dict.fromkeys(rivals) for ours, rivals in PAIRS.items()}
-            table(f"A filled array or tensor of {MIB} MiB to a worker, {what}", found, figure,
-                  pairs)
-        leave()
+    main(run, report)

@@ -7,29 +7,25 @@ processes and of their shared memory, each counted once (memory.py). Ours is fro
 queue, and cloned by each worker. The rivals, of which the best one counts:
 
     fork       an array of plain NumPy, which forked workers inherit: the kernel copies the pages
-               that they write. It needs the array before the workers start (START=fork)
-    memmap     a file of FOLDER, which each worker maps for itself: np.memmap(mode="c")
+               that they write. It needs the array before the workers start
+    memmap     a file of /dev/shm, which each worker maps for itself: np.memmap(mode="c")
     copy       shared memory, of which each worker makes a copy of its own
 
-    python serve.py           GIB=2 WORKERS=8 PATCH=0.01 START=fork (spawn: and interpreters)
-                              FOLDER=/dev/shm
+    python serve.py           GIB=2
 """
 
 import math
 import os
 import statistics
-import sys
 import time
 
-from common import leave, line, measure, say, warm
+from common import line, main, measure, say, warm
 from memory import memory
 
 GIB = float(os.environ.get("GIB", "2"))
-WORKERS = int(os.environ.get("WORKERS", "8"))
-PATCH = float(os.environ.get("PATCH", "0.01"))
-START = os.environ.get("START", "fork")
-FOLDER = os.environ.get("FOLDER", "/dev/shm")
-WAYS = ["cowshed", *(["fork"] if START == "fork" else []), "memmap", "copy"]
+WORKERS = 8
+PATCH = 0.01
+WAYS = ["cowshed", "fork", "memmap", "copy"]
 PAGE = 1 << 12
 
 
@@ -79,7 +75,7 @@ def made(way, nbytes):
     if way == "fork":
         return np.full(nbytes, 1, "u1"), None, lambda: None
     if way == "memmap":
-        name = os.path.join(FOLDER, f"cowshed-bench-{os.getpid()}")
+        name = f"/dev/shm/cowshed-bench-{os.getpid()}"
         x, remove = np.memmap(name, "u1", "w+", shape=(nbytes,)), lambda: os.unlink(name)
     else:
         from multiprocessing import shared_memory
@@ -100,7 +96,7 @@ def run(way):
     warm((WORKERS + 1.25) * nbytes)  # the array, and a copy for each worker
     x, what, remove = made(way, nbytes)
     try:
-        context = mp.get_context(START)
+        context = mp.get_context("fork")
         inboxes, outbox = [context.Queue() for _ in range(WORKERS)], context.Queue()
         inherited = x if way == "fork" else None
         workers = [context.Process(target=work, args=(way, inherited, inboxes[i], outbox, i))
@@ -129,24 +125,19 @@ def best(found, figure):
     return min(rivals, key=lambda values: statistics.median(values) if values else math.inf)
 
 
+def report():
+    found = measure(__file__, WAYS)
+    print(f"{WORKERS} workers, {GIB:g} GiB, {PATCH:.0%} of the pages patched by each: memory")
+    for rounds in found.values():
+        for r in rounds:
+            r["size"] = r["bytes"] / (GIB * (1 << 30))
+    size, seconds = (found["cowshed"].of(figure) for figure in ("size", "seconds"))
+    line("memory-of-the-array", "x", size, best(found, "size"), bar=1.15, on="ours")
+    line("seconds", "s", seconds, best(found, "seconds"))
+    for way in WAYS[1:]:
+        line(f"memory-of-the-array/{way}", "x", size, found[way].of("size"), on="ratio")
+        line(f"seconds/{way}", "s", seconds, found[way].of("seconds"))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        found = measure(__file__, WAYS)
-        print(f"{WORKERS} workers, {GIB:g} GiB, {PATCH:.0%} of the pages patched by each: memory")
-        for way, rounds in found.items():
-            for r in rounds:
-                r["size"] = r["bytes"] / (GIB * (1 << 30))
-                print(f"  {way:34} {r['bytes'] / (1 << 30):8.2f} GiB   "
-                      f"{r['size']:6.2f} x   {r['seconds']:.2f} s")
-            if rounds.failed:
-                print(f"  {way:34}{rounds.lost()}")
-        line("memory-of-the-array", "x", found["cowshed"].of("size"), best(found, "size"),
-             bar=1.15, on="ours")
-        line("seconds", "s", found["cowshed"].of("seconds"), best(found, "seconds"))
-        for way in WAYS[1:]:
-            line(f"memory-of-the-array/{way}", "x", found["cowshed"].of("size"),
-                 found[way].of("size"), on="ratio")
-            line(f"seconds/{way}", "s", found["cowshed"].of("seconds"), found[way].of("seconds"))
-        leave()
+    main(run, report)

@@ -8,10 +8,9 @@ standard library's. A second figure is the same without writing.
 """
 
 import os
-import sys
 import time
 
-from common import leave, measure, say, table, warm
+from common import main, measure, say, table, warm
 
 MIB = int(os.environ.get("MIB", "64"))
 BLOCKS = 20
@@ -45,13 +44,11 @@ def run(way):
     say(**figures)
 
 
+def report():
+    found = measure(__file__, ["cowshed", "multiprocessing"])
+    table(f"A block: created, attached, {MIB} MiB written, closed", found, "written", PAIRS)
+    table("The same, nothing written", found, "empty", {"cowshed": {"multiprocessing": None}})
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        ways = [way for ours, rivals in PAIRS.items() for way in (ours, *rivals)]
-        found = measure(__file__, ways)
-        table(f"A block: created, attached, {MIB} MiB written, closed", found, "written", PAIRS)
-        table("The same, nothing written", found, "empty",
-              {ours: dict.fromkeys(rivals) for ours, rivals in PAIRS.items()})
-        leave()
+    main(run, report)

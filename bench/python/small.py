@@ -11,10 +11,9 @@ multiprocessing and by ours.
 
 import os
 import resource
-import sys
 import time
 
-from common import leave, measure, say, table, warm
+from common import main, measure, say, table, warm
 
 COUNT = int(os.environ.get("COUNT", "10000"))
 WAYS = [
@@ -91,12 +90,12 @@ def run(way):
     say(seconds=seconds)
 
 
+def report():
+    # PyTorch's descriptors with 64: its threads die without an error.
+    found = measure(__file__, WAYS, limits={"torch, file_descriptor": 20})
+    table(f"{COUNT} tensors or arrays of 4 KiB through a queue, ulimit -n 64", found, "seconds",
+          PAIRS)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        # PyTorch's descriptors with 64: its threads die without an error.
-        found = measure(__file__, WAYS, limits={"torch, file_descriptor": 20})
-        table(f"{COUNT} tensors or arrays of 4 KiB through a queue, ulimit -n 64", found, "seconds",
-              PAIRS)
-        leave()
+    main(run, report)

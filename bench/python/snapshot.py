@@ -1,33 +1,30 @@
 # SPDX-License-Identifier: MIT
 """A state that is saved while training goes on: the loop's pause, and its slower steps.
 
-A state of GIB lies in tensors of EACH MiB. A step of training rewrites it in place: all of it, or
-one page in a hundred. A cycle, of which there are CYCLES, is two steps, the call that fixes the
-moment (the pause), STEPS steps while the state is saved, and the end of saving. "first" is the
+A state of GIB lies in tensors of 64 MiB. A step of training rewrites it in place: all of it, or
+one page in a hundred. A cycle, of which there are four, is two steps, the call that fixes the
+moment (the pause), three steps while the state is saved, and the end of saving. "first" is the
 first pause of a program, "pause" the median of the later ones. "step" is a step without any
 saving. "beside" is the longest step while a state is saved: the first write of each page copies
 it. "cycle" is the time from a pause to the end of saving. Our ways call cowshed.torch.install()
 once, as docs/python.md says, so operations in place give write intents. "no install()" does not:
 its second snapshot copies what was rewritten. Bar: the first two keep the pause below 20 ms.
 
-    python snapshot.py        GIB=2 EACH=64 CYCLES=4 STEPS=3 FOLDER=(where to save)
+    python snapshot.py        GIB=2 FOLDER=(where to save)
 """
 
 import copy
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
 
-from common import leave, line, measure, say, table, warm
+from common import line, main, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "2"))
-CYCLES = int(os.environ.get("CYCLES", "4"))
-STEPS = int(os.environ.get("STEPS", "3"))
+CYCLES, STEPS, EACH = 4, 3, 64 << 20
 FOLDER = os.environ.get("FOLDER")
-EACH = int(os.environ.get("EACH", "64")) << 20
 OURS = ["cowshed.snapshot", "cowshed.checkpoint"]
 PLAIN = "cowshed.snapshot, no install()"
 RIVALS = ["copy.deepcopy", "torch.save"]
@@ -63,7 +60,9 @@ def fix(way, state, path):
     return None
 
 
-def run(way, sparse):
+def run(chosen):
+    way, _, how = chosen.rpartition(" ")
+    sparse = how == "sparse"
     import torch
 
     full = torch.full
@@ -104,21 +103,20 @@ def run(way, sparse):
         cycle=statistics.median(figures["cycle"]))
 
 
+def report():
+    for kind, what in ("whole", "all of it rewritten"), ("sparse", "1 % of its pages written"):
+        found = measure(__file__, [f"{way} {kind}" for way in [*OURS, PLAIN, *RIVALS]])
+        rivals = {f"{way} {kind}": None for way in RIVALS}
+        pairs = {f"{way} {kind}": rivals for way in [*OURS, PLAIN]}
+        barred = [f"{way} {kind}" for way in OURS]
+        for figure, title in (("first", "the first pause"), ("pause", "later pauses"),
+                              ("step", "a step alone"), ("beside", "the longest step beside"),
+                              ("cycle", "the whole cycle")):
+            table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, pairs)
+            for way in pairs if figure != "step" else ():  # each alone, too: what it costs
+                bar = 20 if "pause" in title and way in barred else None
+                line(f"{figure}/{way}", "ms", found[way].of(figure, 1e3), bar=bar, on="ours")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        chosen, _, how = sys.argv[1].rpartition(" ")
-        run(chosen, sparse=how == "sparse")
-    else:
-        for kind, what in ("whole", "all of it rewritten"), ("sparse", "1 % of its pages written"):
-            found = measure(__file__, [f"{way} {kind}" for way in [*OURS, PLAIN, *RIVALS]])
-            rivals = {f"{way} {kind}": None for way in RIVALS}
-            pairs = {f"{way} {kind}": rivals for way in [*OURS, PLAIN]}
-            barred = [f"{way} {kind}" for way in OURS]
-            for figure, title in (("first", "the first pause"), ("pause", "later pauses"),
-                                  ("step", "a step alone"), ("beside", "the longest step beside"),
-                                  ("cycle", "the whole cycle")):
-                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, pairs)
-                for way in pairs if figure != "step" else ():  # each alone, too: what it costs
-                    bar = 20 if "pause" in title and way in barred else None
-                    line(f"{figure}/{way}", "ms", found[way].of(figure, 1e3), bar=bar, on="ours")
-        leave()
+    main(run, report)

@@ -12,13 +12,13 @@ ALIVE of them wait after they have read one byte of each MiB of the data.
 
 import multiprocessing
 import os
-import sys
 import time
 
 if __name__ == "__main__":
     import statistics
 
-    from common import ROUNDS, leave, line, measure, say, warm
+    from common import line, main, measure, say, warm
+    from memory import private
 
 GIB = float(os.environ.get("GIB", "4"))
 ALIVE = int(os.environ.get("ALIVE", "500"))
@@ -45,13 +45,6 @@ def first(pipe):
     pipe.send(time.perf_counter())
 
 
-def private(pid):
-    """Bytes of a process that no other one maps. It is asked from outside: reading the file in the
-    worker would write to half a megabyte of its memory."""
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
-        return sum(int(text.split()[1]) << 10 for text in lines if text.startswith("Private_"))
-
-
 def stay(pipe):
     total = int(data[:: 1 << 20].sum())
     pipe.send(total)
@@ -74,6 +67,7 @@ def all_alive(template):
     for _, pipe in workers:
         assert pipe.recv() >= int(GIB * 1024)
     seconds = time.perf_counter() - start
+    # Reading the file in a worker would write to half a megabyte of its memory.
     sizes = [private(worker.pid) for worker, _ in workers]
     for _, pipe in workers:
         pipe.send(None)
@@ -104,33 +98,23 @@ def run(way):
         worker.join()
     # The first one starts the fork server.
     figures["first_line"] = statistics.median(times[1:])
-    if way in OURS and ALIVE:
+    if way in OURS:
         figures["all"], figures["private"] = all_alive(context)
     say(**figures)
 
 
-def main():
+def report():
     results = measure(__file__, [*OURS, *RIVALS])
-    print(f"\nFrom start() to the first line of a worker, {GIB:g} GiB in templates "
-          f"(ms; median of {ROUNDS}, least to most)")
-    for way, rounds in results.items():
-        values = rounds.of("first_line", 1e3)
-        print(f"  {way:34} {statistics.median(values):12.3f}   {min(values):.3f} to "
-              f"{max(values):.3f}{values.lost()}" if values else f"  {way:34} failed")
+    print(f"\nFrom start() to the first line of a worker, {GIB:g} GiB in templates")
     for way in OURS:
         for rival in RIVALS:
             line(f"first_line/{way}/{rival}", "ms", results[way].of("first_line", 1e3),
                  results[rival].of("first_line", 1e3), 5 if way == OURS[0] else None, "ours")
-    if ALIVE:
-        for way in OURS:
-            line(f"private/{way}/{ALIVE}-alive", "MiB",
-                 results[way].of("private", 1 / (1 << 20)), None, 4, "ours")
-            line(f"start/{way}/{ALIVE}-alive", "s", results[way].of("all"))
-    leave()
+    for way in OURS:
+        line(f"private/{way}/{ALIVE}-alive", "MiB", results[way].of("private", 1 / (1 << 20)), None,
+             4, "ours")
+        line(f"start/{way}/{ALIVE}-alive", "s", results[way].of("all"))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        main()
+    main(run, report)

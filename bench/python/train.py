@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """A training loop that saves a checkpoint every few steps: the time that each one costs.
 
-LAYERS layers of SIZE x SIZE weights with Adam, on the CPU. Every STEPS steps, CHECKPOINTS times,
+Six layers of 4096 x 4096 weights with Adam, on the CPU. Every five steps, CHECKPOINTS times,
 the loop saves the model and the state of the optimizer. "pause" is the time of the call, "first"
-the step after it. "lost" is the pause, and how much longer the STEPS steps after it took than steps
+the step after it. "lost" is the pause, and how much longer the five steps after it took than steps
 alone. Each file is read again, and the run fails if it has not the bytes of its moment. That is in
 no figure. Two steps follow it, so that the loop is as warm as without it. A file stays until
-KEPT newer ones are there, as in real loops. If it were deleted at once, what a rival wrote would
+five newer ones are there, as in real loops. If it were deleted at once, what a rival wrote would
 never leave the page cache.
 
 The bars: a median loss of 0.35 times that of torch.save, and 0.5 times that of a copy that a thread
@@ -19,7 +19,7 @@ times the state, so the loop has its state twice.
 running between the call and the end of the saving, divided by their number. Some hosts write the
 disk's bytes in that time, so a saver costs the loop as much, however it writes.
 
-    python train.py        LAYERS=6 SIZE=4096 CHECKPOINTS=20 STEPS=5 KEPT=5 FOLDER=(where to save)
+    python train.py        CHECKPOINTS=20 FOLDER=(where to save)
 """
 
 import copy
@@ -32,13 +32,11 @@ import threading
 import time
 import zlib
 
-from common import leave, line, measure, say, table, warm
+from common import line, main, measure, say, table, warm
 
-LAYERS = int(os.environ.get("LAYERS", "6"))
-SIZE = int(os.environ.get("SIZE", "4096" if float(os.environ.get("GIB", "1")) >= 1 else "1024"))
+LAYERS, STEPS, KEPT = 6, 5, 5
+SIZE = 4096 if float(os.environ.get("GIB", "1")) >= 1 else 1024
 CHECKPOINTS = int(os.environ.get("CHECKPOINTS", "20"))
-STEPS = int(os.environ.get("STEPS", "5"))
-KEPT = int(os.environ.get("KEPT", "5"))
 FOLDER = os.environ.get("FOLDER")
 SHIM, INSTALL = "cowshed.snapshot, shim", "cowshed.snapshot, install() alone"
 RIVALS = {"torch.save": "torch.save", "torch.save under the shim": "torch.save",
@@ -212,23 +210,21 @@ def run(way):
         limit=1.3 * (alone + memcpy), stolen=statistics.median(taken))
 
 
+def report():
+    found = measure(__file__, [SHIM, INSTALL, *RIVALS], under_shim=UNDER_SHIM)
+    bars = {way: 1 / (0.35 if kind == "torch.save" else 0.5) for way, kind in RIVALS.items()}
+    pairs = {SHIM: {way: bar for way, bar in bars.items() if way in UNDER_SHIM},
+             INSTALL: {way: bar for way, bar in bars.items() if way not in UNDER_SHIM}}
+    table(f"{LAYERS} layers with Adam, {CHECKPOINTS} checkpoints: time lost for each", found,
+          "lost", pairs)
+    for way in SHIM, INSTALL:
+        line(f"pause/{way}", "ms", found[way].of("pause", 1e3), bar=10, on="ours")
+        line(f"memory/{way}", "states", found[way].of("memory"), bar=1.1, on="ours")
+        line(f"first/{way}", "ms", found[way].of("first", 1e3), found[way].of("limit", 1e3),
+             bar=1, on="ratio")
+        line(f"stolen/{way}", "ms", found[way].of("stolen", 1e3))
+        line(f"step/{way}", "ms", found[way].of("step", 1e3))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        ways = [SHIM, INSTALL, *RIVALS]
-        found = measure(__file__, ways, under_shim=UNDER_SHIM)
-        title = f"{LAYERS} layers with Adam, {CHECKPOINTS} checkpoints"
-        rivals = {SHIM: {way: 1 / (0.35 if kind == "torch.save" else 0.5)
-                         for way, kind in RIVALS.items() if way in UNDER_SHIM},
-                  INSTALL: {way: 1 / (0.35 if kind == "torch.save" else 0.5)
-                            for way, kind in RIVALS.items() if way not in UNDER_SHIM}}
-        table(f"{title}: time lost for each", found, "lost", rivals)
-        for way in SHIM, INSTALL:
-            line(f"pause/{way}", "ms", found[way].of("pause", 1e3), bar=10, on="ours")
-            line(f"memory/{way}", "states", found[way].of("memory"), bar=1.1, on="ours")
-            line(f"first/{way}", "ms", found[way].of("first", 1e3), found[way].of("limit", 1e3),
-                 bar=1, on="ratio")
-            line(f"stolen/{way}", "ms", found[way].of("stolen", 1e3))
-            line(f"step/{way}", "ms", found[way].of("step", 1e3))
-        leave()
+    main(run, report)

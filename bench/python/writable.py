@@ -12,11 +12,10 @@ call of the process, which also imports, and looks for the descriptor of Ray's s
 
 import importlib.util
 import os
-import sys
 import tempfile
 import time
 
-from common import leave, line, measure, say, table, warm
+from common import line, main, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "1"))
 FOLDER = os.environ.get("FOLDER")  # for the files; None: that of temporary files
@@ -113,17 +112,16 @@ def run(way):
     say(first=seconds[0], later=sorted(seconds[1:])[CALLS // 2])
 
 
+def report():
+    kinds = [kind for kind, package in KINDS.items() if importlib.util.find_spec(package)]
+    pairs = {f"cowshed {kind}": {f"copy() {kind}": 100} for kind in kinds}
+    found = measure(__file__, [way for ours, rivals in pairs.items() for way in (ours, *rivals)])
+    table(f"{GIB:g} GiB made writable, one page written", found, "later", pairs)
+    for ours in pairs:
+        line(f"later/{ours}/alone", "ms", found[ours].of("later", 1e3), bar=2, on="ours")
+    table("The first such call of a process", found, "first",
+          {ours: dict.fromkeys(rivals) for ours, rivals in pairs.items()})
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        kinds = [kind for kind, package in KINDS.items() if importlib.util.find_spec(package)]
-        pairs = {f"cowshed {kind}": {f"copy() {kind}": 100} for kind in kinds}
-        found = measure(__file__, [way for ours, rivals in pairs.items()
-                                   for way in (ours, *rivals)])
-        table(f"{GIB:g} GiB made writable, one page written", found, "later", pairs)
-        for ours in pairs:
-            line(f"later/{ours}/alone", "ms", found[ours].of("later", 1e3), bar=2, on="ours")
-        table("The first such call of a process", found, "first",
-              {ours: dict.fromkeys(rivals) for ours, rivals in pairs.items()})
-        leave()
+    main(run, report)

@@ -72,3 +72,22 @@ def test_memory_without_a_cgroup_has_no_bar(script):
     assert status == 1 and " met=failed " in out and " by=rss\n" in out
     status, out = script('report b c KiB "$tmp/some" "$tmp/more" - 0 rss')
     assert status == 0 and " met=- " in out and " by=rss\n" in out
+
+
+def test_each_turn_begins_with_another_side(script):
+    text = ('turns=3; once() { printf "%s" "$1$2 "; echo "x=$turn" >"$tmp/out"; keep "$1"; }\n'
+            'in_turns "a shim b" once 1; row c ms x a - 0; row d ms x "a b" - 0\n'
+            'BENCH_SIDES=shim; in_turns "a shim" once 2')
+    status, out = script(text)
+    lines = [line for line in out.splitlines() if "bench=" in line]
+    assert out.startswith("a1 shim1 b1 shim1 b1 a1 b1 a1 shim1 ")
+    assert status == 0 and len(lines) == 2
+    assert all("bench=script " in line and " ours=1 ours_min=0 ours_max=2 rival=1 " in line
+               for line in lines)
+    assert out.endswith("shim2 shim2 shim2 ")
+
+
+def test_the_better_of_several_rivals_counts(script):
+    out = script('mkdir "$tmp/of"; echo 4 >"$tmp/of/shim.x"; echo 8 >"$tmp/of/a.x"\n'
+                 'echo 2 >"$tmp/of/b.x"; row c ms x "a b" ratio 1; row d ms x "$tmp/some" - 0')[1]
+    assert " rival=2 " in out and " ratio=2 " in out and " case=d unit=ms ours=4 " in out

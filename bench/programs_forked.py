@@ -2,7 +2,7 @@
 """
 A NumPy program that forks: real bytes, one copy, four workers.
 
-    programs_numpy.py [MEGABYTES]
+    programs_forked.py MEGABYTES
 
 It knows nothing of cowshed. The bytes of the system's own libraries fill an
 array, which is copied. Each forked worker reads all of both arrays and writes a
@@ -74,7 +74,7 @@ def worker(number, a, b, go, want):
 
 
 def main():
-    size = int(sys.argv[1] if len(sys.argv) > 1 else 400) * 1000 * 1000
+    size = int(sys.argv[1]) * 1000 * 1000
     a = build(size // 8 * 8)
     b = a.copy()
     want = checksum(a)
