@@ -15,6 +15,7 @@
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/quiet_window.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
@@ -168,7 +169,8 @@ move_chunk(struct cow__tile *t, uintptr_t end)
 	r = cow__target_show(t, start, end, &to);
 	if (r < 0)
 		return r;
-	t->spare_ns = 0; /* its old pages are of no use here */
+	if (t->rewritten)
+		t->rewritten->keep_ns = 0; /* its old pages are of no use here */
 	cow__stat_add(bytes_forwarded, bytes);
 	return 0;
 }

@@ -27,6 +27,8 @@ target_spare(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *r
 static bool
 target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret)
 {
+	struct cow__rewritten *r;
+
 	if (!cow__spare_own(t, at, bytes))
 		return false;
 	ret->alias = cow__spare_alias(t, at, bytes);
@@ -34,14 +36,15 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret
 		return false;
 	ret->piece = (struct cow__piece){ t, at, bytes };
 	ret->at = cow__tile_start(ret->alias);
+	r = cow__rewritten_of(t);
 	/* Huge pages are better than small ones, or than pages here and there. */
-	ret->punch = t->small || t->own_punched;
-	if (!ret->punch && t->own_huge < at + bytes) {
+	ret->punch = t->small || !r || r->own_punched;
+	if (!ret->punch && r->own_huge < at + bytes) {
 		/* The program filled them, maybe faster than they were made huge. Behind
 		 * them it has no pages. */
 		ret->commit = cow__min(bytes, cow__extent_usable(t) - at);
-		if (at <= t->own_huge)
-			t->own_huge = at + bytes;
+		if (at <= r->own_huge)
+			r->own_huge = at + bytes;
 	}
 	return true;
 }
@@ -190,8 +193,11 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 	cow__commit_forget(t);
 	keep_old(t, at, end - start);
 	cow__view_change(t, list, n, cap);
-	if (!t->npieces)
-		t->lazy = t->own_punched = t->small = false;
+	if (!t->npieces) {
+		t->lazy = t->small = false;
+		if (t->rewritten)
+			t->rewritten->own_punched = false;
+	}
 	cow__part_thawed(t, start, end);
 	cow__spare_rewritten(t);
 	return 0;

@@ -17,14 +17,28 @@
 
 static size_t count COW_FORK_DATA; /* those that are listed */
 
+struct cow__rewritten *
+cow__rewritten_of(struct cow__tile *t)
+{
+	uint32_t cap = 0;
+	void *p;
+
+	if (!t->rewritten && cow__array_reserve(&p, &cap, sizeof(*t->rewritten), 1) == 0) {
+		t->rewritten = p;
+		*t->rewritten = (struct cow__rewritten){ .nspares = 0 };
+	}
+	return t->rewritten;
+}
+
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 {
-	if (cow__without(SPARES) ||
-	    cow__array_reserve((void **)&t->spares, &t->spares_cap, sizeof(*t->spares),
-	                       t->nspares + 1) < 0)
+	struct cow__rewritten *r = cow__without(SPARES) ? NULL : cow__rewritten_of(t);
+
+	if (!r || cow__array_reserve((void **)&r->spares, &r->cap, sizeof(*r->spares),
+	                             r->nspares + 1) < 0)
 		return;
-	t->spares[t->nspares++] = (struct cow__spare){ at, *p };
+	r->spares[r->nspares++] = (struct cow__spare){ at, *p };
 	p->pages->refs++;
 	p->pages->open++;
 }
@@ -51,14 +65,16 @@ is_useless(const struct cow__tile *pages)
 bool
 cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece *ret)
 {
-	for (uint32_t i = 0; i < t->nspares; i++) {
-		struct cow__spare *s = &t->spares[i];
+	struct cow__rewritten *r = t->rewritten;
+
+	for (uint32_t i = 0; r && i < r->nspares; i++) {
+		struct cow__spare *s = &r->spares[i];
 
 		if (s->at != at || s->piece.bytes != bytes || !is_free(s->piece.pages))
 			continue;
 		*ret = s->piece;
 		ret->pages->open--;
-		*s = t->spares[--t->nspares];
+		*s = r->spares[--r->nspares];
 		return true;
 	}
 	return false;
@@ -110,55 +126,62 @@ cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes)
 }
 
 static void
-note(struct cow__tile *t, bool has_spares)
+list(struct cow__rewritten *r, bool listed)
 {
-	count += has_spares;
-	count -= t->has_spares;
-	t->has_spares = has_spares;
+	count += listed;
+	count -= r->listed;
+	r->listed = listed;
 }
 
 void
 cow__spare_rewritten(struct cow__tile *t)
 {
-	uint64_t now = cow__now(), gone = now - t->rewritten_at;
+	struct cow__rewritten *r = cow__rewritten_of(t);
+	uint64_t now = cow__now(), gone;
 
+	if (!r)
+		return;
+	gone = now - r->at;
 	/* A tile is rewritten in steps. */
-	if (!t->rewritten_at || gone >= COW__SPARE_SAME_NS)
-		t->spare_ns = cow__spare_keep_ns(t->rewritten_at ? gone : UINT64_MAX, cow__engine.decay_ns);
-	t->rewritten_at = now;
-	note(t, true);
+	if (!r->at || gone >= COW__SPARE_SAME_NS)
+		r->keep_ns = cow__spare_keep_ns(r->at ? gone : UINT64_MAX, cow__engine.decay_ns);
+	r->at = now;
+	list(r, true);
 	cow__helper_want(false);
 }
 
 static size_t
-forget(struct cow__tile *t)
+forget(struct cow__rewritten *r)
 {
 	size_t bytes = 0;
 
-	/* The end of a tile may end others, but not this one. */
-	while (t->nspares) {
-		struct cow__piece p = t->spares[--t->nspares].piece;
+	/* The end of a tile may end others, but not the one that was rewritten. */
+	while (r->nspares) {
+		struct cow__piece p = r->spares[--r->nspares].piece;
 
 		bytes += p.bytes;
 		p.pages->open--;
 		cow__extent_unref_pages(p.pages);
 	}
-	cow__array_free(t->spares, t->spares_cap, sizeof(*t->spares));
-	t->spares = NULL;
-	t->spares_cap = 0;
+	cow__array_free(r->spares, r->cap, sizeof(*r->spares));
+	r->spares = NULL;
+	r->cap = 0;
 	return bytes;
 }
 
 void
 cow__spares_drop(struct cow__tile *t)
 {
-	(void)forget(t);
-	note(t, false);
-	t->rewritten_at = 0;
-	if (t->own_punched) /* freed with holes */
+	struct cow__rewritten *r = t->rewritten;
+
+	if (!r)
+		return;
+	(void)forget(r);
+	list(r, false);
+	if (r->own_punched) /* freed with holes */
 		t->shadow = t->bytes;
-	t->own_punched = false;
-	t->own_huge = 0;
+	t->rewritten = NULL;
+	cow__array_free(r, 1, sizeof(*r));
 }
 
 static size_t
@@ -180,16 +203,19 @@ void
 cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
 {
 	struct cow__census c = { .asked = 0 };
+	struct cow__rewritten *r = t->rewritten;
 
-	if (own_unread(t, at, bytes) && !cow__holders_alone(t, &c) && cow__holders_unread(t, &c) &&
-	    punch_own(t, at, bytes))
-		t->own_punched = true;
-	for (uint32_t i = 0; i < t->nspares; i++) {
-		struct cow__piece p = t->spares[i].piece;
+	if (own_unread(t, at, bytes) && !cow__holders_alone(t, &c) && cow__holders_unread(t, &c)) {
+		r = cow__rewritten_of(t); /* holes have to be noted */
+		if (r && punch_own(t, at, bytes))
+			r->own_punched = true;
+	}
+	for (uint32_t i = 0; r && i < r->nspares; i++) {
+		struct cow__piece p = r->spares[i].piece;
 
-		if (t->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
+		if (r->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
 			continue;
-		t->spares[i--] = t->spares[--t->nspares];
+		r->spares[i--] = r->spares[--r->nspares];
 		p.pages->open--;
 		cow__extent_unref_pages(p.pages);
 	}
@@ -206,7 +232,7 @@ release_own(struct cow__tile *t)
 		if (t->pieces[i].pages != t && own_unread(t, here, t->pieces[i].bytes) &&
 		    cow__holders_unread(t, &c))
 			bytes += punch_own(t, here, t->pieces[i].bytes);
-	t->own_punched |= bytes != 0;
+	t->rewritten->own_punched |= bytes != 0;
 	return bytes;
 }
 
@@ -219,14 +245,15 @@ cow__spares_release(uint64_t now, bool all)
 	if (!count)
 		return 0;
 	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || !t->has_spares || t->work ||
-		    (!all && cow__elapsed(t->rewritten_at, now) < t->spare_ns))
+		struct cow__rewritten *r = t->rewritten;
+
+		if (!r || !r->listed || t->work || (!all && cow__elapsed(r->at, now) < r->keep_ns))
 			continue;
 		own = release_own(t);
-		bytes += forget(t) + own;
+		bytes += forget(r) + own;
 		/* As long as others read its own pages, they may become spare. */
 		if (!t->npieces || own || !t->segment)
-			note(t, false);
+			list(r, false);
 	}
 	return bytes;
 }
@@ -256,8 +283,8 @@ forget_open(struct cow__tile *t)
 static void
 note_left(const struct cow__tile *t)
 {
-	for (uint32_t i = 0; t->kind == COW__LIVE && i < t->nspares; i++) {
-		const struct cow__piece *p = &t->spares[i].piece;
+	for (uint32_t i = 0; t->rewritten && i < t->rewritten->nspares; i++) {
+		const struct cow__piece *p = &t->rewritten->spares[i].piece;
 
 		if (!p->pages->held)
 			cow__segment_note_left(p->pages->segment,
@@ -273,8 +300,8 @@ cow__spares_child(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		forget_open(t);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && (t->has_spares || t->nspares)) {
-			t->nspares = 0; /* the references are gone already */
+		if (t->rewritten) {
+			t->rewritten->nspares = 0; /* the references are gone already */
 			cow__spares_drop(t);
 		}
 	count = 0;

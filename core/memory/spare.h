@@ -23,6 +23,26 @@
 
 #include "core/memory/tile.h"
 
+/* Pages that [at, ...) of a tile may be rewritten into. */
+struct cow__spare {
+	size_t at;
+	struct cow__piece piece;
+};
+
+/* What is known of a live tile that was rewritten in bulk. */
+struct cow__rewritten {
+	struct cow__spare *spares;
+	uint32_t nspares, cap;
+	bool listed;      /* old pages of it may be spare */
+	bool own_punched; /* some of its own pages, which nobody read, were given back */
+	size_t own_huge;  /* so many bytes from the start were made huge for a rewrite */
+	uint64_t at;      /* when it was rewritten last; 0: a rewrite has only begun */
+	uint64_t keep_ns; /* so long after that its spare pages are kept */
+};
+
+/* That of the tile. Makes it if there is none; NULL: there is no memory for it. */
+struct cow__rewritten *cow__rewritten_of(struct cow__tile *t);
+
 /* Keeps pages that [at, ...) of a live tile showed until now: takes a reference. Where
  * memory for that lacks, they are not kept. */
 void cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p);

@@ -91,6 +91,7 @@ enum cow__held {
 struct cow__segment;
 struct cow__allocation;
 struct cow__slab;
+struct cow__rewritten;
 struct cow__attribute;
 struct cow__tile;
 
@@ -103,12 +104,6 @@ struct cow__piece {
 
 struct cow__span {
 	uintptr_t start, end;
-};
-
-/* Pages that [at, ...) of a tile may be rewritten into (core/memory/spare.h). */
-struct cow__spare {
-	size_t at;
-	struct cow__piece piece;
 };
 
 struct cow__tile {
@@ -146,13 +141,7 @@ struct cow__tile {
 	uint32_t npieces, pieces_cap;
 	struct cow__span *kept; /* private: the parts that are, in order; none: all */
 	uint32_t nkept, kept_cap;
-	struct cow__spare *spares; /* live: core/memory/spare.h */
-	uint32_t nspares, spares_cap;
-	bool own_punched; /* live: some of its own pages, which nobody read, were given back */
-	size_t own_huge;  /* live: so many from the start were made huge for a rewrite */
-	bool has_spares; /* live: it was rewritten, and old pages may be spare */
-	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never */
-	uint64_t spare_ns; /* live: so long after that its spare pages are kept */
+	struct cow__rewritten *rewritten; /* live: of rewrites in bulk (core/memory/spare.h); NULL: none */
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
 	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */

@@ -3,6 +3,7 @@
  * The two places of a state that is rewritten between snapshots: huge pages, which wait
  * for the next snapshot
  */
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/wait.h"
 #include "tests/support/support.h"
@@ -51,8 +52,8 @@ static uint64_t kept_ns(void *p, uint64_t ago)
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)p);
 	if (ago)
-		t->rewritten_at = cow__now() - ago;
-	ns = t->spare_ns;
+		t->rewritten->at = cow__now() - ago;
+	ns = t->rewritten ? t->rewritten->keep_ns : 0;
 	cow__engine_unlock();
 	return ns;
 }
