@@ -116,8 +116,10 @@ preload_retire(void)
 {
 	int r;
 
-	served_from = preload_threshold;
-	mapped_from = preload_map_threshold;
+	if (preload_threshold != SIZE_MAX) { /* else another thread sets a filter, too */
+		served_from = preload_threshold;
+		mapped_from = preload_map_threshold;
+	}
 	preload_threshold = preload_map_threshold = SIZE_MAX;
 	preload_gate_open();
 	r = cow__retire();

@@ -20,8 +20,7 @@
  * without the library (nothing_to_end()).
  *
  * A filter of system calls may kill for calls that the program does not make itself. Before it
- * is set, the shim switches safe points off (quiet/park.h), and the engine retires
- * (core/fork/retire.h).
+ * is set, the engine retires (core/fork/retire.h), and switches safe points off (quiet/park.h).
  */
 #include "preload/next.h"
 #include "preload/park.h"
@@ -114,7 +113,6 @@ kernel_sandbox(long number, long a, long b, long c, long d, long e)
 	int error;
 
 	preload_report();
-	cow__park_sandbox(1);
 	error = -preload_retire();
 	r = error ? -1 : preload_kernel(number, a, b, c, d, e, 0);
 	if (error || was_refused(number, a, b, r)) {
@@ -122,7 +120,6 @@ kernel_sandbox(long number, long a, long b, long c, long d, long e)
 			error = errno;
 			preload_retire_undo();
 		}
-		cow__park_sandbox(-1);
 		preload_report_begin();
 		errno = error;
 	}

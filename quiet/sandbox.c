@@ -2,13 +2,12 @@
 /*
  * Processes under a filter of system calls: no proofs (quiet/park.h)
  */
-#include "memfd/export.h"
 #include "memfd/gate.h"
 #include "quiet/park.h"
 
 /* Locked, so that a prover either is done or will see it. The thread that has a filter
  * already may not make the calls of the lock. */
-COW_EXPORT void
+void
 cow__park_sandbox(int add)
 {
 	uint32_t *sum = &cow__sandboxed;

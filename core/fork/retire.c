@@ -26,6 +26,7 @@
 #include "memfd/process.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
+#include "quiet/park.h"
 
 /* Neighbours together. What can't be frozen is left as it is. */
 static void
@@ -70,8 +71,11 @@ static int
 leave_files(void)
 {
 	bool due = cow__process_opens_mapped() || cow__border_relatives();
-	int r = cow__rewrites_unmap(), one;
+	int r, one;
 
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		s->leaving = !s->gone;
+	r = cow__rewrites_unmap();
 	if (r < 0)
 		return r;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
@@ -98,6 +102,7 @@ leave_all(void)
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
 	r = leave_files();
+	(void)cow__decay_all(); /* of what copies have replaced */
 	cow__segments_sweep(false);
 	return r;
 }
@@ -105,8 +110,11 @@ leave_all(void)
 static int
 retire_locked(void)
 {
-	int r = cow__engine.ready ? leave_all() : 0;
+	int r;
 
+	if (cow__engine.retired) /* another thread sets a filter, too */
+		return 0;
+	r = cow__engine.ready ? leave_all() : 0;
 	if (r < 0)
 		return r;
 	cow__engine.retired = true;
@@ -131,8 +139,10 @@ cow__retire(void)
 		cow__engine_unlock();
 	}
 	cow__signals_restore(&signals);
-	if (r == 0)
+	if (r == 0) {
+		cow__park_sandbox(1); /* copies needed a proof that threads rest: the last one */
 		cow__gate_libc(true);
+	}
 	/* The kernel's own words would seem to be about the call. */
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
@@ -152,6 +162,7 @@ cow__retire_undo(void)
 	struct cow__signals signals;
 
 	cow__gate_libc(false);
+	cow__park_sandbox(-1);
 	(void)cow__signals_block(&signals);
 	if (cow__engine_lock_in_handler()) {
 		inherit_all(false);

@@ -145,7 +145,7 @@ struct cow__tile {
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
 	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */
-	size_t shadow; /* private: file pages freed under copied ones, bytes */
+	size_t shadow; /* private: so many bytes of file pages, at most, were freed under copied ones */
 	uint64_t written_back; /* live: bytes of copied pages that thaws wrote back */
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
 	size_t touched, committed, missed;

@@ -18,6 +18,9 @@ also=mmap=64K ways
 program filters exec-without kill
 [ -n "${QUICK:-}" ] || also=mmap=64K program filters exec-without errno
 
+program filter_closed 0
+program filter_closed 2
+
 # What a filter allows, the engine uses.
 serves() { # NAME ARGUMENTS...
 	local name=$1
