@@ -95,10 +95,10 @@ leave_all(void)
 	cow__forward_stop();
 	cow__rewrites_freeze();
 	cow__ahead_forget();
-	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
 	if (!cow__pins_memory() && cow__withhold_rest() == 0)
 		freeze_all();
+	cow__old_tables_release(); /* of this freeze, too: they are mapped shared */
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
 	r = leave_files();
