@@ -343,24 +343,28 @@ engine_child(void)
 		cow__process_exit(127);
 	cow__engine_lock();
 	cow__engine.generation++;
-	cow__advise_child_early();
-	cow__commit_child();
-	cow__copy_history_child();
-	cow__holders_child();
-	cow__spares_child();
-	cow__rewrites_child();
+	/* First what an address that is free in the child, or a list of the parent's, could spoil. */
+	cow__advise_child_early(); /* before a mapping of ours takes such an address */
+	cow__commit_child();       /* before a tile ends, which leaves the helper's lists */
+	cow__copy_history_child(); /* before a tile ends, which would be looked at */
+	cow__holders_child();      /* before anybody asks who else has pages */
+	/* Then what the parent alone has. */
+	cow__spares_child();       /* before copies of blocks take their places */
+	cow__rewrites_child();     /* before pages that nobody shows count as free */
 	/* Children inherit no locks, so the copies must not get them. */
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		cow__attributes_unlock(t);
 	cow__copies_child();
 	cow__old_tables_child();
 	cow__decay_child();
-	cow__segments_child();
-	cow__extents_child();
-	(void)inherit_mappings(false);
-	cow__advise_child();
-	cow__allocations_child();
-	cow__segments_sweep(false);
+	/* Then what the child has. */
+	cow__segments_child();     /* before tiles are sorted by whose file they lie in */
+	cow__extents_child();      /* after the copies, which are live memory here */
+	(void)inherit_mappings(false); /* of those that are left */
+	cow__advise_child();       /* the ranges that were reserved become holes */
+	cow__allocations_child();  /* may end a tile */
+	cow__segments_sweep(false); /* after the last tile ended */
+	/* The counts of what is frozen hold from here on. */
 	cow__feedback_child();
 	cow__heal_child();
 	cow__engine_unlock();
