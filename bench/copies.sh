@@ -10,6 +10,7 @@
 # and so is the memory peak. Bar for a copy that is overwritten with auto: the cycle's
 # wall and CPU time are within 5 %. run-cpu and peak are of the whole run.
 . "$(dirname "$0")/common.sh"
+unset BENCH_SIDES # all sides are ours (bench/pairs.sh)
 copies=$lib/libcowshed-copies.so
 need "$bin/plain_copies" "$bin/plain_measure" "$shim" "$copies"
 

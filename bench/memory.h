@@ -2,13 +2,11 @@
 /*
  * Memory of the benchmarks: blocks, mappings, storages, and what the kernel says of them
  *
- * bench/common.h includes this file. The first touch of memory that the host never gave to
+ * bench/common.h includes this file at its end, and has what it needs. The first touch of memory that the host never gave to
  * this guest costs several times more. So warm_host() touches as much as will be used.
  */
 #ifndef BENCH_MEMORY_H
 #define BENCH_MEMORY_H
-
-#include "bench/common.h"
 
 /* Keeps the compiler from dropping what was computed or written. */
 static inline void use(const void *p)

@@ -17,7 +17,7 @@
  * files on disks. The memory is read every 20 ms for that.
  *
  * The exit status is that of the program (128 + signal if a signal killed it).
- * -w touches BYTES and gives them back, so that the host backs them (BENCH_QUICK: an eighth).
+ * -w touches BYTES and gives them back, so that the host backs them.
  */
 #include "bench/meter.h"
 
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 		case 'o': out = optarg; break;
 		case 'p': shim = optarg; break;
 		case 'd': directory = optarg; break;
-		case 'w': warm_host(sized(size_parse(optarg))); return 0;
+		case 'w': warm_host(size_parse(optarg)); return 0;
 		default: die("usage: see the head of bench/plain_measure.c");
 		}
 	if (optind >= argc)

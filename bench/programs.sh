@@ -20,6 +20,7 @@
 # Every program must print the same on all sides, to the byte. LARGE_ONLY and SMALL_ONLY name
 # some programs, RIVALS some of the other allocators, or none ('').
 . "$(dirname "$0")/common.sh"
+unset BENCH_SIDES # bars are ratios to glibc, which bench/pairs.sh needs as well
 . "$here/programs_inputs.sh"
 need "$bin/plain_measure" "$shim"
 

@@ -84,7 +84,9 @@ programs_prepare() {
 program_command() {
 	case $1 in
 	numpy)
-		echo "exec '$(python_with numpy)' '$here/programs_forked.py' $programs_array" ;;
+		# Not a wrapper, which would be a process more.
+		programs_python=$("$(python_with numpy)" -c 'import sys; print(sys.executable)')
+		echo "exec '$programs_python' '$here/programs_forked.py' $programs_array" ;;
 	sort)
 		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;
 	xz)

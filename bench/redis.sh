@@ -78,6 +78,9 @@ take() { # SIDE: keeps the figures of a server
 
 warm 6G
 sides=${REDIS_SIDES:-${BENCH_SIDES:-plain shim jemalloc-thp}}
+for side in $sides; do
+	case $side in plain | shim | jemalloc-thp) ;; *) fail "there is no such side: $side" ;; esac
+done
 in_turns "$sides" once
 row later us later - ours 1000
 row later/each us each - worst 1000

@@ -46,7 +46,7 @@ for name in "$@"; do
 	if [ "$name" = mimalloc_bench ] && [ ! -d "${MIMALLOC_BENCH:-}" ]; then
 		echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
 		continue
-	elif [ -e "$here/$name.sh" ]; then
+	elif [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
 		set -- sh "$here/$name.sh"
 	elif [ -x "$bin/$name" ]; then
 		set -- "$bin/$name"

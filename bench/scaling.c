@@ -85,6 +85,18 @@ static void storages(size_t count, bool shared)
 	cow_group_unref(group);
 }
 
+/* Written without a hint: the engine makes huge pages ahead of the writer. */
+static struct cow_storage *written(size_t bytes, void **ret)
+{
+	struct cow_storage_options o = { .size = sizeof(o), .flags = COW_STORAGE_TRANSPARENT };
+	struct cow_storage *s;
+
+	must(cow_storage_new(bytes, &o, &s));
+	must(cow_storage_data_mut(s, ret));
+	memset(*ret, 1, bytes);
+	return s;
+}
+
 /* Forks a child that waits until the pipe is closed; returns the microseconds of fork(). */
 static double child(const int pipe_fds[2])
 {
@@ -111,7 +123,7 @@ static void processes(size_t count)
 	int fds[2];
 	void *p;
 
-	s = storage_filled(256 * MIB, COW_STORAGE_TRANSPARENT, 1, &p);
+	s = written(256 * MIB, &p);
 	if (pipe(fds) < 0)
 		die("pipe: %s", strerror(errno));
 	begin = now_ns();
@@ -168,8 +180,9 @@ static void bytes(size_t mib)
 	struct cow_storage *s, *clone;
 	double t0 = now_ns(), filled, cloned, forked;
 	int fds[2];
+	void *p;
 
-	s = storage_filled(mib * MIB, COW_STORAGE_TRANSPARENT, 1, NULL);
+	s = written(mib * MIB, &p);
 	filled = ms_since(t0);
 	t0 = now_ns();
 	must(cow_storage_lazy_clone(s, &clone));

@@ -61,7 +61,8 @@ def c_needs(folders, objects):
     """{file without its ending: the files that it needs}"""
     needs, home, used = {}, {}, []
     for path in sorted(path for folder in folders for path in folder.glob("*.[ch]")):
-        found = re.findall(r'^\s*#\s*include\s+"(.*)\.h"', path.read_text(encoding="utf-8"), re.M)
+        text = path.read_text(encoding="utf-8")
+        found = re.findall(r'^\s*#\s*include\s+["<]([^">]*)\.h[">]', text, re.M)
         needs.setdefault(str(path.with_suffix("")), set()).update(found)
     for path in (path for folder in folders if objects for path in (objects / folder).glob("*.o")):
         name = str(path.relative_to(objects)).partition(".")[0]
@@ -92,6 +93,12 @@ parser.add_argument("--rooms", default="")
 parser.add_argument("--objects", type=pathlib.Path)
 parser.add_argument("folders", type=pathlib.Path, nargs="+")
 options = parser.parse_args()
+for folder in options.folders:
+    files = [*folder.glob("*.[ch]"), *folder.glob("*.py")]
+    if folder.is_absolute() or not folder.name or not files:
+        parser.error(f"{folder}: no files to check, or not spelt from the root")
+if options.objects and not [*options.objects.glob("**/*.o")]:
+    parser.error(f"{options.objects}: no objects")
 packages = {folder for folder in options.folders if (folder / "__init__.py").exists()}
 lines = [*circles(c_needs(set(options.folders) - packages, options.objects))]
 for folder in packages:

@@ -39,7 +39,7 @@ struct cow__segment {
 	uint32_t nleft, left_cap;
 	bool left_more; /* there was no memory to note all of them */
 	uint64_t had;   /* bytes of pages, when somebody last looked for more of them */
-	bool leaving;   /* core/fork/border.c is about to give it up ... */
+	bool leaving;   /* core/fork/border.c or retire.c is about to give it up ... */
 	bool gone;      /* ... and has: only private mappings are left */
 	uintptr_t lock_at; /* a page of it that keeps the stranger's lock; 0: none, or it is sealed */
 };

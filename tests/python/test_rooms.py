@@ -59,8 +59,9 @@ for name in names:
 
 
 def run(code, *arguments):
-    return subprocess.run([sys.executable, "-c", code, *arguments], check=True,
-                          capture_output=True, text=True).stdout.split()
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
 
 def test_the_package_itself_loads_the_lowest_room():
@@ -78,3 +79,33 @@ def test_a_room_loads_none_above_or_beside_it(room):
 @pytest.mark.parametrize("module", NAMES)
 def test_pickles_name_no_room(module):
     run(PICKLES, f"cowshed.{module}", *NAMES[module].split())
+
+
+# A thread asks for a kept name while another one is in the middle of the module's import.
+HALF = """
+import importlib, threading
+from cowshed._memory import _names
+begun, asked, keep = threading.Event(), threading.Event(), _names.keep
+def slow(name):
+    kept = keep(name)
+    begun.set()
+    asked.wait(1)  # the one that asks should wait for this thread, so it does not come
+    return kept
+_names.keep = slow
+found = []
+def ask():
+    found.append(hasattr(importlib.import_module("cowshed._files"), "Description"))
+    asked.set()
+threads = [threading.Thread(target=importlib.import_module, args=("cowshed._states._files",)),
+           threading.Thread(target=ask)]
+threads[0].start()
+assert begun.wait(60)
+threads[1].start()
+for thread in threads:
+    thread.join()
+print(*found)
+"""
+
+
+def test_a_thread_finds_no_half_module():
+    assert run(HALF) == ["True"]

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -54,6 +55,32 @@ def test_a_worker_is_a_fork_that_has_run_setup(template):
     assert pid != os.getpid() and parent == template.pid and found == "ready"
     assert template.is_alive() and "alive" in repr(template)
     assert multiprocessing.active_children() == []
+
+
+# Its template imports it without the last lines, and so without the module that makes templates.
+PROGRAM = """
+import sys
+import cowshed.multiprocessing as multiprocessing
+
+def tell(queue):
+    loaded = "cowshed.multiprocessing.templates" in sys.modules
+    queue.put((loaded, multiprocessing.current_process().template.is_alive()))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("template")
+    queue = context.Queue()
+    worker = context.Process(target=tell, args=(queue,))
+    worker.start()
+    print(*queue.get(timeout=60))
+    worker.join()
+"""
+
+
+def test_a_worker_has_a_template_of_its_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "True"], done.stderr
 
 
 def blocked(pipe):

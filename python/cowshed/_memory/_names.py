@@ -3,7 +3,7 @@
 
 A pickle names a class or a function by its module. Files and processes of another version of the
 package know no rooms, or other ones. So a module whose names are pickled keeps the name that it
-had. The finder serves pickles that come before the module is imported.
+had. The finder serves pickles.
 """
 
 import importlib
@@ -15,11 +15,13 @@ ROOMS = "_memory", "_states", "_pyobjects"
 
 
 def keep(name):
-    """Enters a module under its name without the room. Returns that name, for its `__name__`."""
+    """A module's name without the room, for its `__name__`.
+
+    sys.modules gets it when somebody asks for it, from the finder, which waits for the thread that
+    is importing the module. An entry made here would show others half a module.
+    """
     package, _, module = name.split(".")
-    kept = f"{package}.{module}"
-    sys.modules[kept] = sys.modules[name]
-    return kept
+    return f"{package}.{module}"
 
 
 class _Finder:

@@ -47,8 +47,15 @@ def _template():
     return context
 
 
+def _default_template():
+    from .templates import default
+
+    return default()
+
+
 contexts.update(fork=cache(ForkContext), spawn=cache(SpawnContext),
                 forkserver=cache(ForkServerContext), template=_template)
 # The default method depends on the version of Python.
 default = DefaultContext(contexts[_standard._default_context._default_context._name]())
 _process.default = default
+_process.default_template = _default_template

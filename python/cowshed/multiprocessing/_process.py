@@ -17,6 +17,8 @@ from . import _connection, _strategy
 
 #: The context of the module's own functions, which _contexts.py makes.
 default = None
+#: Returns the template that forks a process which names none. _contexts.py sets it.
+default_template = None
 
 # Functions that a child runs before all other code of the program. They are pickled by name.
 first = []

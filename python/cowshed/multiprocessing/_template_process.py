@@ -138,7 +138,6 @@ class TemplateProcess(_process.Arguments, process.BaseProcess):
     """
 
     _start_method = None  # the default of the program, which the template has
-    _default = None  # returns the template of the context; templates.py sets it
 
     def __init__(self, *args, template=None, **kwargs):
         super().__init__(*args, **kwargs)
@@ -148,7 +147,7 @@ class TemplateProcess(_process.Arguments, process.BaseProcess):
     def template(self):
         """The Template that forks it."""
         if self._template is None:
-            self._template = self._default()
+            self._template = _process.default_template()
         return self._template
 
     @staticmethod

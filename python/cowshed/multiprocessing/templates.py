@@ -246,9 +246,6 @@ def default():
         return _default
 
 
-TemplateProcess._default = staticmethod(default)
-
-
 def _end(execution):
     execution.close()
     try:

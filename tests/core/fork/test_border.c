@@ -8,8 +8,6 @@
  * or block in every state) must not notice. tests/programs/border.c does the same, and more,
  * under the shim.
  */
-#include "core/fork/border.h"
-#include "core/policy/constants.h"
 #include "tests/support/herd.h"
 #include "tests/support/support.h"
 
@@ -453,26 +451,6 @@ START_TEST(wiped_before)
 }
 END_TEST
 
-/* The ninth call is not noted: forks do not wait for it, and the wrapper looks afterwards. */
-START_TEST(many_calls)
-{
-	uint64_t calls[COW__BORDER_CALLS_MOST];
-
-	for (int i = 0; i < (int)COW__BORDER_CALLS_MOST; i++)
-		must((calls[i] = cow__border_call_begins()) != 0);
-	must(cow__border_call_begins() == 0);
-	cow__border_call_ends(0);
-	must(cow__border_call_begins() == 0);
-	cow__border_call_ends(calls[3]);
-	must((calls[3] = cow__border_call_begins()) != 0);
-	must(cow__border_call_begins() == 0);
-	for (int i = 0; i < (int)COW__BORDER_CALLS_MOST; i++)
-		cow__border_call_ends(calls[i]);
-	must((calls[0] = cow__border_call_begins()) != 0);
-	cow__border_call_ends(calls[0]);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("border");
@@ -489,6 +467,5 @@ int main(void)
 	tcase_add_test(tcase, nobody_to_leave);
 	tcase_add_test(tcase, left_again);
 	tcase_add_test(tcase, wiped_before);
-	tcase_add_test(tcase, many_calls);
 	return run_suite(suite);
 }
