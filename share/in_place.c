@@ -27,7 +27,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	if (s->bytes >= COW__OWN_LEAST)
 		cow__own_segments_expect();
 	cow__engine_lock();
-	r = cow__seal_may(s->data->tile) && cow__storage_gives(s, s->data->tile->npieces);
+	r = cow__seal_may(s->data->tile) && cow__storage_gives(s, s->data->tile->map.npieces);
 	cow__engine_unlock();
 	if (!r)
 		return -ENOTSUP;

@@ -102,7 +102,7 @@ cow__ahead_rest(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 	uintptr_t next;
 
 	/* Where the program emptied parts, the file still has what was copied. */
-	if (start < taken.start || end > taken.end || t->attributes)
+	if (start < taken.start || end > taken.end || t->map.attributes)
 		return -ENOENT;
 	return cow__pagemap_written(start, end, runs, max, &next);
 }
@@ -170,7 +170,7 @@ batch_is_full(const struct cow__tile *t, uintptr_t end)
 {
 	return batch.count == COW__AHEAD_BATCH || batch.bytes >= COW__AHEAD_BATCH_BYTES ||
 	       count + batch.count == COW__AHEAD_MOST ||
-	       (batch.count && end - batch.chunk[0].start > (t->npieces ? COW__HUGE : COW__AHEAD_BATCH_SPAN));
+	       (batch.count && end - batch.chunk[0].start > (t->map.npieces ? COW__HUGE : COW__AHEAD_BATCH_SPAN));
 }
 
 static bool
@@ -217,7 +217,7 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	if (i < n)
 		*at = batch.chunk[i].start;
 	/* File pages may be there again that were given back. */
-	t->reshadowed |= t->shadow != 0;
+	t->own.reshadowed |= t->own.shadow != 0;
 	return 0;
 }
 

@@ -24,10 +24,10 @@
 static bool
 is_alone(const struct cow__tile *t)
 {
-	const struct cow__segment *s = t->segment;
+	const struct cow__segment *s = t->own.segment;
 
 	return s && s->single && s->owner && s->tiles == 1 &&
-	       t->backing == COW__SHARED && !t->held && t->refs == 1 &&
+	       t->map.backing == COW__SHARED && !t->own.held && t->own.refs == 1 &&
 	       cow__memfd_holds_only(&s->file,
 	                             cow__segment_offset(cow__tile_start(t)),
 	                             t->bytes);
@@ -39,9 +39,9 @@ read_elsewhere(const struct cow__tile *t)
 {
 	struct cow__census c = { .asked = 0 };
 
-	if (!t->segment) /* anonymous, or a view of others' */
+	if (!t->own.segment) /* anonymous, or a view of others' */
 		return false;
-	return t->npieces || t->refs > 1 || !t->segment->owner ||
+	return t->map.npieces || t->own.refs > 1 || !t->own.segment->owner ||
 	       !cow__holders_alone(t, &c);
 }
 
@@ -87,7 +87,7 @@ leave_pages(const struct cow__tile *t, struct cow__segment *old)
 static int
 move_to_file(struct cow__tile *t)
 {
-	struct cow__segment *s, *old = t->segment;
+	struct cow__segment *s, *old = t->own.segment;
 	uintptr_t start = cow__tile_start(t);
 	struct cow__census c = { .asked = 0 };
 	int r = cow__segment_single(cow__own_segments_most_asked(), &s);
@@ -107,15 +107,15 @@ move_to_file(struct cow__tile *t)
 		(void)cow__holders_drop(t, &c, NULL);
 		leave_pages(t, old);
 		cow__segment_unref(old);
-	} else if (t->backing == COW__ANON) {
+	} else if (t->map.backing == COW__ANON) {
 		leave_pages(t, NULL);
 	}
 	cow__tile_change_begin(t);
-	t->segment = s;
+	t->own.segment = s;
 	cow__segment_ref(s);
-	t->refs = 1;
-	t->word = 0;
-	t->shadow = t->hollow = 0;
+	t->own.refs = 1;
+	t->own.word = 0;
+	t->own.shadow = t->own.hollow = 0;
 	cow__tile_set_backing(t, COW__SHARED);
 	cow__tile_change_end(t);
 	return 0;
@@ -126,7 +126,7 @@ cow__alias_in_place(struct cow__tile *t)
 {
 	int r = 0;
 
-	if (t->common)
+	if (cow__tile_is_common(t))
 		return 0;
 	if (!cow__can(t, COW__TO_ALIAS))
 		return -EOPNOTSUPP;
@@ -140,9 +140,9 @@ cow__alias_in_place(struct cow__tile *t)
 		return r;
 	cow__old_tables_release();
 	cow__commit_forget(t);
-	t->segment->owner = false;
-	t->held = COW__HELD_UNCOUNTED;
-	t->common = true;
+	t->own.segment->owner = false;
+	t->own.held = COW__HELD_UNCOUNTED;
+	t->own.outside = COW__OUTSIDE_PROCESSES;
 	return 0;
 }
 
@@ -150,8 +150,8 @@ int
 cow__alias_file(const struct cow__tile *t, struct cow__descriptor *ret,
                 uint64_t *ret_offset)
 {
-	int r = !t->common ? -ENOTSUP
-	                   : cow__descriptor_dup(&t->segment->file, ret);
+	int r = !cow__tile_is_common(t) ? -ENOTSUP
+	                   : cow__descriptor_dup(&t->own.segment->file, ret);
 
 	if (r == 0)
 		*ret_offset = cow__segment_offset(cow__tile_start(t));
@@ -167,9 +167,9 @@ cow__alias_at(uint64_t dev, uint64_t ino, uint64_t offset, uintptr_t *ret)
 		return false;
 	/* A tile lies as far from the start of the window as in its file. */
 	t = cow__tile_find(cow__engine.start + offset);
-	if (!t || t->kind != COW__LIVE || !t->common ||
+	if (!t || t->kind != COW__LIVE || !cow__tile_is_common(t) ||
 	    cow__segment_offset(cow__tile_start(t)) != offset ||
-	    t->segment->file.dev != dev || t->segment->file.ino != ino)
+	    t->own.segment->file.dev != dev || t->own.segment->file.ino != ino)
 		return false;
 	*ret = cow__tile_start(t);
 	return true;

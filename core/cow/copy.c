@@ -44,12 +44,12 @@ replaceable(const struct cow__tile *t)
 {
 	struct cow__census c = { .asked = 0 };
 
-	if (t->nkept || cow__tile_is_punched(t) || !t->segment || !t->segment->owner)
+	if (t->map.nkept || cow__tile_is_punched(t) || !t->own.segment || !t->own.segment->owner)
 		return false;
-	if (t->lazy)
+	if (t->map.lazy)
 		return true;
-	return t->backing == COW__SHARED && !t->pieces && !t->slow &&
-	       t->refs == 1 && cow__holders_alone(t, &c);
+	return t->map.backing == COW__SHARED && !t->map.pieces && !t->map.slow &&
+	       t->own.refs == 1 && cow__holders_alone(t, &c);
 }
 
 /* The two tiles, if this is a copy that could be lazy. */
@@ -122,7 +122,7 @@ map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
 		struct cow__tile *p = list[i].pages;
 
 		r = cow__map_private(cow__tile_start(t) + at + done,
-		                     list[i].bytes, &p->segment->file,
+		                     list[i].bytes, &p->own.segment->file,
 		                     cow__segment_offset(cow__tile_start(p)) +
 		                             list[i].offset,
 		                     false);
@@ -173,8 +173,8 @@ kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < t->nkept; i++) {
-		const struct cow__span *k = &t->kept[i];
+	for (uint32_t i = 0; i < t->map.nkept; i++) {
+		const struct cow__span *k = &t->map.kept[i];
 
 		if (k->end < start) {
 			list[n++] = *k;
@@ -186,9 +186,9 @@ kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 		}
 	}
 	list[n++] = (struct cow__span){ start, end };
-	for (uint32_t i = 0; i < t->nkept; i++)
-		if (t->kept[i].start > end)
-			list[n++] = t->kept[i];
+	for (uint32_t i = 0; i < t->map.nkept; i++)
+		if (t->map.kept[i].start > end)
+			list[n++] = t->map.kept[i];
 	return n;
 }
 
@@ -199,9 +199,9 @@ static void
 placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
        size_t last)
 {
-	bool shared = t->backing == COW__SHARED || t->nkept;
+	bool shared = t->map.backing == COW__SHARED || t->map.nkept;
 	uintptr_t start = cow__tile_start(t);
-	struct plan old = { NULL, t->kept, 0, t->kept_cap };
+	struct plan old = { NULL, t->map.kept, 0, t->map.kept_cap };
 	uint32_t k;
 
 	n = append_own(t, last, t->bytes, p->list, n);
@@ -214,12 +214,12 @@ placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
 		/* All of it is private: the tile is frozen. */
 		if (p->kept[0].start == start &&
 		    p->kept[0].end == cow__tile_end(t)) {
-			t->nkept = t->kept_cap = 0;
-			t->kept = NULL;
+			t->map.nkept = t->map.kept_cap = 0;
+			t->map.kept = NULL;
 		} else {
-			t->nkept = k;
-			t->kept = p->kept;
-			t->kept_cap = p->kept_cap;
+			t->map.nkept = k;
+			t->map.kept = p->kept;
+			t->map.kept_cap = p->kept_cap;
 			p->kept = NULL;
 			p->kept_cap = 0;
 		}
@@ -243,21 +243,21 @@ place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
 	int r;
 
 	(void)source;
-	if (!cow__mappings_left(n + t->npieces + 4))
+	if (!cow__mappings_left(n + t->map.npieces + 4))
 		return -ENOMEM;
-	r = plan_new(n + 2 * t->npieces + 4, t->nkept + 1, &p);
+	r = plan_new(n + 2 * t->map.npieces + 4, t->map.nkept + 1, &p);
 	if (r < 0)
 		return r;
 	if (c->punch) {
 		r = cow__map_punch(cow__tile_start(t) + c->at, c->bytes);
 		if (r == 0 && c->part)
-			t->shadow += c->bytes;
+			t->own.shadow += c->bytes;
 	}
 	if (r == 0) {
 		before = append_own(t, 0, c->at, p.list, 0);
 		k = choose(c, pieces, n, p.list + before);
 		/* The rest, if private, may have been written: it stays. */
-		if (!c->part && t->backing == COW__SHARED)
+		if (!c->part && t->map.backing == COW__SHARED)
 			k = append_own(t, c->bytes, t->bytes, p.list, k);
 		r = map_pieces(t, c->at, p.list + before, k, &k, &done);
 		if (done)
@@ -274,7 +274,7 @@ share(struct copy *c)
 	int r = 0;
 
 	cow__commit_forget(c->to); /* no commits ahead into pages that go */
-	if (c->from->backing == COW__SHARED)
+	if (c->from->map.backing == COW__SHARED)
 		rebase = COW__REBASE_NOTHING; /* as for a clone */
 	if (!cow__is_frozen(c->from)) {
 		r = cow__freeze(c->from);
@@ -286,7 +286,7 @@ share(struct copy *c)
 		r = cow__view_make(c->from, rebase, place, c);
 	if (r < 0)
 		return r;
-	c->to->lazy |= !c->part;
+	c->to->map.lazy |= !c->part;
 	cow__stat_add(bytes_not_copied, c->bytes);
 	return 0;
 }
@@ -353,7 +353,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	}
 	if (!wait_for_helper(&c, to, from, bytes))
 		return false;
-	c.punch = !c.to->lazy;
+	c.punch = !c.to->map.lazy;
 	if (share(&c) < 0)
 		return false;
 	if (learning)
@@ -402,10 +402,10 @@ part_replaceable(struct copy *c)
 	struct cow__tile *t = c->to;
 	struct cow__census census = { .asked = 0 };
 
-	if (cow__tile_is_punched(t) || !t->segment || !t->segment->owner ||
-	    t->npieces > COW__COPY_PIECES_MOST)
+	if (cow__tile_is_punched(t) || !t->own.segment || !t->own.segment->owner ||
+	    t->map.npieces > COW__COPY_PIECES_MOST)
 		return false;
-	c->punch = t->backing == COW__SHARED && !t->npieces && t->refs == 1 &&
+	c->punch = t->map.backing == COW__SHARED && !t->map.npieces && t->own.refs == 1 &&
 	           cow__holders_alone(t, &census);
 	return true;
 }

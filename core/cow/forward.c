@@ -99,7 +99,7 @@ end_move(void)
 		return;
 	move.at = move.end = 0;
 	move.to.piece.pages = NULL;
-	pages->open--;
+	pages->own.open--;
 	cow__extent_unref_pages(pages);
 }
 
@@ -119,7 +119,7 @@ begin_move(uintptr_t start, uintptr_t end)
 	if (cow__target_new(end - start, true, &to) < 0)
 		return false;
 	cow__extent_detach(to.piece.pages);
-	to.piece.pages->open++;
+	to.piece.pages->own.open++;
 	to.made = false;
 	move.to = to;
 	move.from = move.at = start;
@@ -138,7 +138,7 @@ look(bool zeroed)
 	uintptr_t at, end;
 
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
-		if (!suitable(t) || (zeroed && !t->zeroed) || cow__exclusive(t, &c))
+		if (!suitable(t) || (zeroed && !t->map.zeroed) || cow__exclusive(t, &c))
 			continue;
 		at = cow__max(cursor, cow__tile_start(t));
 		end = at < cow__tile_end(t) ? find_run(t, &at, cow__unread(t, &c)) : 0;
@@ -169,8 +169,8 @@ move_chunk(struct cow__tile *t, uintptr_t end)
 	r = cow__target_show(t, start, end, &to);
 	if (r < 0)
 		return r;
-	if (t->rewritten)
-		t->rewritten->keep_ns = 0; /* its old pages are of no use here */
+	if (t->map.rewritten)
+		t->map.rewritten->keep_ns = 0; /* its old pages are of no use here */
 	cow__stat_add(bytes_forwarded, bytes);
 	return 0;
 }

@@ -21,19 +21,19 @@
 static struct cow__segment *
 one_range(const struct cow__tile *t, uint64_t *ret_offset)
 {
-	struct cow__segment *s = t->npieces ? t->pieces[0].pages->segment : t->segment;
+	struct cow__segment *s = t->map.npieces ? t->map.pieces[0].pages->own.segment : t->own.segment;
 	uint64_t at = 0;
 
-	if (!s || t->pin || t->common || t->nkept || t->attributes)
+	if (!s || t->own.outside || t->map.nkept || t->map.attributes)
 		return NULL;
 	*ret_offset = cow__segment_offset(cow__tile_start(t));
-	for (uint32_t i = 0; i < t->npieces; i++) {
-		const struct cow__piece *p = &t->pieces[i];
+	for (uint32_t i = 0; i < t->map.npieces; i++) {
+		const struct cow__piece *p = &t->map.pieces[i];
 		uint64_t here = cow__segment_offset(cow__tile_start(p->pages)) + p->offset;
 
 		if (i == 0)
 			*ret_offset = at = here;
-		if (p->pages->segment != s || here != at)
+		if (p->pages->own.segment != s || here != at)
 			return NULL;
 		at += p->bytes;
 	}
@@ -56,9 +56,9 @@ frozen(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
 	cow__tile_set_backing(t, COW__PRIVATE);
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
+	cow__array_free(t->map.kept, t->map.kept_cap, sizeof(*t->map.kept));
+	t->map.kept = NULL;
+	t->map.nkept = t->map.kept_cap = 0;
 	cow__tile_change_end(t);
 	cow__stat_add(freezes, 1);
 	cow__stat_add(bytes_frozen, t->bytes);
@@ -105,20 +105,20 @@ frozen_up_to(struct cow__tile *t, uintptr_t done)
 	uint32_t n = 0;
 
 	if (done == cow__tile_start(t)) {
-		if (t->nkept)
+		if (t->map.nkept)
 			return;
-		cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-		t->kept = NULL;
-		t->kept_cap = 0;
+		cow__array_free(t->map.kept, t->map.kept_cap, sizeof(*t->map.kept));
+		t->map.kept = NULL;
+		t->map.kept_cap = 0;
 		return;
 	}
 	cow__tile_change_begin(t);
-	while (n < t->nkept && t->kept[n].end <= done)
+	while (n < t->map.nkept && t->map.kept[n].end <= done)
 		n++;
-	memmove(t->kept + 1, t->kept + n, (t->nkept - n) * sizeof(*t->kept));
-	t->nkept = t->nkept - n + 1;
-	t->kept[0] = (struct cow__span){ cow__tile_start(t), done };
-	t->backing = COW__PRIVATE;
+	memmove(t->map.kept + 1, t->map.kept + n, (t->map.nkept - n) * sizeof(*t->map.kept));
+	t->map.nkept = t->map.nkept - n + 1;
+	t->map.kept[0] = (struct cow__span){ cow__tile_start(t), done };
+	t->map.backing = COW__PRIVATE;
 	cow__tile_change_end(t);
 }
 
@@ -130,18 +130,18 @@ cow__freeze(struct cow__tile *t)
 
 	if (!cow__can(t, COW__TO_FREEZE))
 		return -EBUSY;
-	if (!t->npieces && !t->nkept && !t->attributes)
+	if (!t->map.npieces && !t->map.nkept && !t->map.attributes)
 		return freeze_run(t, t, false);
-	if (!cow__mappings_left(2 + t->npieces + cow__attributes_count(t)))
+	if (!cow__mappings_left(2 + t->map.npieces + cow__attributes_count(t)))
 		return -ENOMEM;
-	r = cow__array_reserve((void **)&t->kept, &t->kept_cap,
-	                       sizeof(*t->kept), t->nkept + 1);
+	r = cow__array_reserve((void **)&t->map.kept, &t->map.kept_cap,
+	                       sizeof(*t->map.kept), t->map.nkept + 1);
 	if (r < 0)
 		return r;
 	cow__commit_stop(t);
 	/* Around the parts that a thaw left private. */
-	for (uint32_t i = 0; i <= t->nkept; i++) {
-		uintptr_t end = i < t->nkept ? t->kept[i].start
+	for (uint32_t i = 0; i <= t->map.nkept; i++) {
+		uintptr_t end = i < t->map.nkept ? t->map.kept[i].start
 		                             : cow__tile_end(t);
 
 		r = cow__part_map(t, at, end, false, &at);
@@ -149,8 +149,8 @@ cow__freeze(struct cow__tile *t)
 			frozen_up_to(t, at);
 			return r;
 		}
-		if (i < t->nkept)
-			at = t->kept[i].end;
+		if (i < t->map.nkept)
+			at = t->map.kept[i].end;
 	}
 	frozen(t);
 	return 0;
@@ -160,7 +160,7 @@ cow__freeze(struct cow__tile *t)
 static bool
 is_chosen(const struct cow__tile *t)
 {
-	return t && t->mark == COW__MARK_CHOSEN && t->kind == COW__LIVE && t->backing == COW__SHARED;
+	return t && t->mark == COW__MARK_CHOSEN && t->kind == COW__LIVE && t->map.backing == COW__SHARED;
 }
 
 void
@@ -190,47 +190,48 @@ cow__freeze_close_gap(struct cow__tile *t)
 	uintptr_t end = cow__tile_end(t);
 	size_t gap = cow__round_up(end, COW__HUGE) - end;
 
-	if (!gap || !cow__can(t, COW__TO_CLOSE_GAP) || t->segment->single || !b || b->kind != COW__FREE ||
-	    b->backing != COW__SHARED || b->segment != t->segment ||
+	if (!gap || !cow__can(t, COW__TO_CLOSE_GAP) || t->own.segment->single || !b || b->kind != COW__FREE ||
+	    b->map.backing != COW__SHARED || b->own.segment != t->own.segment ||
 	    cow__tile_heat(b) != COW__COLD)
 		return;
 	gap = cow__min(gap, b->bytes);
 	if (cow__tile_grow(t, gap) < 0)
 		return;
-	t->hollow = 0;
+	t->own.hollow = 0;
 	cow__extent_counts(gap);
 }
 
-void
-cow__freeze_close_gaps(void)
+/* Behind all blocks, and behind storages whose address is exposed. */
+static void
+close_gap(struct cow__tile *t)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (cow__needs_freeze(t) && (t->exposed || !t->allocation))
-			cow__freeze_close_gap(t);
+	if (cow__tile_is_exposed(t) || !t->map.allocation)
+		cow__freeze_close_gap(t);
 }
 
 /* Moves the old page tables of `t` and what follows it in one go, as far as the kernel
  * has merged the mappings. Small gaps of free memory go along: they lose no page. To
  * move a whole GiB takes the kernel one step. Returns the end. */
 static uintptr_t
-move_old_tables(const struct cow__tile *t)
+move_old_tables(struct cow__tile *t)
 {
 	uintptr_t start = cow__tile_start(t), end = start;
 	uint64_t offset;
 	size_t gap = 0;
 
-	for (const struct cow__tile *s = t; s && s->segment == t->segment; s = s->next) {
-		if (s->kind == COW__FREE && s->backing == COW__SHARED) {
+	for (struct cow__tile *s = t; s && s->own.segment == t->own.segment; s = s->next) {
+		if (s->kind == COW__FREE && s->map.backing == COW__SHARED) {
 			gap += s->bytes;
 			continue;
 		}
-		if (!cow__needs_freeze(s) || s->npieces || s->slow || !one_range(s, &offset) ||
+		if (!cow__needs_freeze(s) || s->map.npieces || s->map.slow || !one_range(s, &offset) ||
 		    (gap >= COW__HUGE && gap > (end - start) / COW__TABLES_GAP_SHARE))
 			break;
+		close_gap(s);
 		gap = 0;
 		end = cow__tile_end(s);
 	}
-	cow__old_tables_move(start, end - start, t->segment, cow__segment_offset(start));
+	cow__old_tables_move(start, end - start, t->own.segment, cow__segment_offset(start));
 	return end;
 }
 
@@ -243,12 +244,17 @@ cow__freeze_onward(struct cow__tile **t, uintptr_t *moved)
 	uint64_t offset;
 	int r;
 
+	close_gap(from);
 	s = one_range(from, &offset);
-	if (!s)
-		return cow__freeze(from);
-	while (to->next && cow__needs_freeze(to->next) && joins(to, to->next))
+	if (!s) {
+		r = cow__freeze(from);
+		return r < 0 ? r : 1;
+	}
+	while (to->next && cow__needs_freeze(to->next) && joins(to, to->next)) {
 		to = to->next;
-	if (from->npieces)
+		close_gap(to);
+	}
+	if (from->map.npieces)
 		cow__old_tables_move(start, cow__tile_end(to) - start, s, offset);
 	else if (start >= *moved)
 		*moved = move_old_tables(from);

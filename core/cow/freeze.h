@@ -25,15 +25,15 @@ int cow__freeze(struct cow__tile *t);
 static inline bool
 cow__is_frozen(const struct cow__tile *t)
 {
-	return t->backing == COW__PRIVATE && t->nkept == 0;
+	return t->map.backing == COW__PRIVATE && t->map.nkept == 0;
 }
 
 /* Is any of it mapped shared, and must not be in a forked child? */
 static inline bool
 cow__needs_freeze(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && !t->common &&
-	       (t->backing == COW__SHARED || (t->backing == COW__PRIVATE && t->nkept));
+	return t->kind == COW__LIVE && !cow__tile_is_common(t) &&
+	       (t->map.backing == COW__SHARED || (t->map.backing == COW__PRIVATE && t->map.nkept));
 }
 
 /*
@@ -50,12 +50,10 @@ void cow__freeze_close_gap(struct cow__tile *t);
  * so does what can't be frozen. */
 void cow__freeze_chosen(struct cow__tile *t);
 
-/* For a fork: closes the gaps behind all blocks, and behind storages whose address is exposed. */
-void cow__freeze_close_gaps(void);
-
-/* For a fork: freezes `*t`, which needs it, and those of the tiles behind it that join. On
- * success `*t` is the last of them. `*moved`, 0 at first: up to there old page tables were
- * moved away. As cow__freeze() otherwise. */
+/* For a fork: freezes `*t`, which needs it, and those of the tiles behind it that join, after the
+ * gaps behind them were closed. On success `*t` is the last of them, and children inherit them; 1:
+ * they don't yet. `*moved`, 0 at first: up to there old page tables were moved away. As
+ * cow__freeze() otherwise. */
 int cow__freeze_onward(struct cow__tile **t, uintptr_t *moved);
 
 #endif

@@ -132,7 +132,7 @@ anything_to_do(void)
 	    (pinned_at && cow__now() - pinned_at < COW__HEAL_PINNED_NS))
 		return false;
 	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+		if (t->kind != COW__LIVE || t->map.backing != COW__PRIVATE)
 			continue;
 		if (can_thaw(t, &c)) {
 			was_held = false;

@@ -48,7 +48,7 @@ is_one_mapping(uintptr_t at, size_t bytes)
 {
 	const struct cow__tile *t = cow__tile_find(at);
 
-	while (t && cow__tile_start(t) < at + bytes && !t->slow)
+	while (t && cow__tile_start(t) < at + bytes && !t->map.slow)
 		t = t->next;
 	return !t || cow__tile_start(t) >= at + bytes;
 }
@@ -77,9 +77,9 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	if (r == -ENOTRECOVERABLE)
 		s->kind = COW__LOST;
 	if (r == 0) {
-		s->backing = COW__SHARED;
-		s->segment = segment;
-		cow__segment_ref(s->segment);
+		s->map.backing = COW__SHARED;
+		s->own.segment = segment;
+		cow__segment_ref(s->own.segment);
 	}
 	cow__tile_change_end(s);
 	if (r < 0) {
@@ -122,9 +122,9 @@ forget(struct old *old, uint8_t kind)
 		old[0] = old[1];
 	cow__tile_change_begin(t);
 	t->kind = kind;
-	t->backing = COW__NONE;
-	cow__segment_unref(t->segment);
-	t->segment = NULL;
+	t->map.backing = COW__NONE;
+	cow__segment_unref(t->own.segment);
+	t->own.segment = NULL;
 	cow__tile_change_end(t);
 	if (kind == COW__INNER)
 		(void)cow__tile_put(t);
@@ -154,7 +154,7 @@ static struct old *
 moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
 {
 	for (struct old *old = olds + count; old-- > olds;)
-		if (old->tile->segment == segment && !old->busy && !old->down && old->start &&
+		if (old->tile->own.segment == segment && !old->busy && !old->down && old->start &&
 		    old->start <= start && end <= old->from + old->tile->bytes)
 			return old;
 	return NULL;

@@ -18,13 +18,13 @@ cow__part_source(const struct cow__tile *t, uintptr_t addr, size_t *ret_offset,
 {
 	size_t at = addr - cow__tile_start(t);
 
-	if (!t->npieces) {
+	if (!t->map.npieces) {
 		*ret_offset = at;
 		*ret_bytes = t->bytes - at;
 		return (struct cow__tile *)t;
 	}
-	for (uint32_t i = 0; i < t->npieces; i++) {
-		const struct cow__piece *p = &t->pieces[i];
+	for (uint32_t i = 0; i < t->map.npieces; i++) {
+		const struct cow__piece *p = &t->map.pieces[i];
 
 		if (at < p->bytes) {
 			*ret_offset = p->offset + at;
@@ -62,13 +62,13 @@ cow__part_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 			at = to;
 			continue;
 		}
-		r = cow__map_protected(at, to - at, &p->segment->file, file,
+		r = cow__map_protected(at, to - at, &p->own.segment->file, file,
 		                       shared, prot);
 		if (r < 0)
 			break;
 		at = to;
 	}
-	if (t->attributes)
+	if (t->map.attributes)
 		cow__attributes_mapped(t, start, at);
 	if (ret_done)
 		*ret_done = at;
@@ -79,14 +79,14 @@ bool
 cow__private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
 {
 	*ret = (struct cow__span){ at, cow__tile_end(t) };
-	if (t->backing != COW__PRIVATE || at >= ret->end)
+	if (t->map.backing != COW__PRIVATE || at >= ret->end)
 		return false;
-	if (!t->nkept)
+	if (!t->map.nkept)
 		return true;
-	for (uint32_t i = 0; i < t->nkept; i++)
-		if (t->kept[i].end > at) {
-			ret->start = cow__max(at, t->kept[i].start);
-			ret->end = t->kept[i].end;
+	for (uint32_t i = 0; i < t->map.nkept; i++)
+		if (t->map.kept[i].end > at) {
+			ret->start = cow__max(at, t->map.kept[i].start);
+			ret->end = t->map.kept[i].end;
 			return true;
 		}
 	return false;
@@ -109,7 +109,7 @@ cow__part_alias(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		bytes = cow__min(bytes, end - at);
 		r = cow__map_shared(
 		        cow__tile_start(a) + (at - start), bytes,
-		        &p->segment->file,
+		        &p->own.segment->file,
 		        cow__segment_offset(cow__tile_start(p)) + offset,
 		        false);
 		at += bytes;

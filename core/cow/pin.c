@@ -24,7 +24,7 @@ cow__pinned_extent_new(size_t bytes, void **ret)
 	if (r == 0) {
 		/* The driver makes the pages that are missing. */
 		cow__commit_forget(t);
-		t->pin = COW__PIN_USED;
+		t->own.outside = COW__OUTSIDE_DEVICE;
 		*ret = (void *)cow__tile_start(t);
 	}
 	cow__engine_tick();
@@ -50,7 +50,7 @@ cow__pinned_extent_free(void *data)
 
 	cow__engine_lock();
 	t = tile_at(data);
-	t->pin = COW__PIN_NONE;
+	t->own.outside = COW__OUTSIDE_NONE;
 	cow__extent_free(t);
 	cow__engine_tick();
 	cow__engine_unlock();
@@ -60,6 +60,6 @@ COW_EXPORT void
 cow__pinned_extent_set_idle(void *data, bool idle)
 {
 	cow__engine_lock();
-	tile_at(data)->pin = idle ? COW__PIN_IDLE : COW__PIN_USED;
+	tile_at(data)->own.outside = idle ? COW__OUTSIDE_IDLE : COW__OUTSIDE_DEVICE;
 	cow__engine_unlock();
 }

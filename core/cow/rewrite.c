@@ -15,6 +15,7 @@
 #include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
@@ -115,14 +116,14 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 	struct cow__census c = { .asked = 0 };
 	uintptr_t to, last = end, bytes_end = cow__tile_start(t) + cow__extent_usable(t);
 	/* A tracked storage may have clones on this tile. */
-	bool all = w->all && (!t->allocation || t->exposed);
+	bool all = w->all && (!t->map.allocation || cow__tile_is_exposed(t));
 	static char tail[64 * KIB]; /* the largest page; too much for a small stack */
 	size_t ntail = 0;
 	int r = 0;
 
 	/* The last page of a block comes with its last byte. The program may use what is
 	 * behind that (cow_block_bytes()). */
-	if (end >= cow__tile_start(t) + t->used && bytes_end - last <= cow__page)
+	if (end >= cow__tile_start(t) + t->map.used && bytes_end - last <= cow__page)
 		end = cow__tile_end(t);
 	to = next_part(t, at, end);
 	if (*at == to || is_under_io(w)) {
@@ -188,8 +189,8 @@ is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	uintptr_t end = cow__tile_start(t) + cow__extent_usable(t);
 	struct cow__span part;
 
-	return cow__can(t, COW__TO_REWRITE) && (!t->allocation || t->exposed) &&
-	       start == cow__tile_start(t) && start + bytes >= start + t->used && start + bytes <= end &&
+	return cow__can(t, COW__TO_REWRITE) && (!t->map.allocation || cow__tile_is_exposed(t)) &&
+	       start == cow__tile_start(t) && start + bytes >= start + t->map.used && start + bytes <= end &&
 	       cow__private_part(t, start, &part) && part.start == start &&
 	       part.end >= cow__tile_end(t);
 }
@@ -228,11 +229,11 @@ begin(struct cow__rewrite *w, size_t bytes)
 		return r;
 	w->own = w->to.piece.pages == t;
 	if (w->own)
-		t->refs++;
+		t->own.refs++;
 	else if (w->to.made)
 		cow__extent_detach(w->to.piece.pages);
 	w->to.made = false;
-	w->to.piece.pages->open++;
+	w->to.piece.pages->own.open++;
 	w->next = open;
 	open = w;
 	return 0;
@@ -256,7 +257,7 @@ cow__rewrites_freeze(void)
 
 		if (w->frozen)
 			continue;
-		w->frozen = cow__map_private(w->to.at, w->to.piece.bytes, &pages->segment->file,
+		w->frozen = cow__map_private(w->to.at, w->to.piece.bytes, &pages->own.segment->file,
 		                             cow__segment_offset(cow__tile_start(pages)) +
 		                                     w->to.piece.offset,
 		                             false) == 0;
@@ -301,8 +302,8 @@ cow__rewrites_unmap(void)
 	int r = 0;
 
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
-		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
-		    t->segment->leaving)
+		if (t->own.open && t->kind == COW__LIMBO && t->map.backing == COW__SHARED && t->own.segment &&
+		    t->own.segment->leaving)
 			r = unmap_around(t);
 	return r;
 }
@@ -313,8 +314,10 @@ COW_FORK_CODE void
 cow__rewrites_child(void)
 {
 	for (const struct cow__rewrite *w = open; w; w = w->next)
-		if (w->own && !w->to.piece.pages->held)
-			w->to.piece.pages->held = COW__HELD_COUNTED;
+		cow__spare_leave(w->to.piece.pages);
+	for (const struct cow__rewrite *w = open; w; w = w->next)
+		if (w->own && !w->to.piece.pages->own.held)
+			w->to.piece.pages->own.held = COW__HELD_COUNTED;
 	if (open)
 		open = NULL;
 }
@@ -354,7 +357,7 @@ unfreeze(struct cow__tile *pages)
 {
 	cow__tile_change_begin(pages);
 	if (cow__map_none(cow__tile_start(pages), pages->bytes) == 0)
-		pages->backing = COW__NONE;
+		pages->map.backing = COW__NONE;
 	cow__tile_change_end(pages);
 }
 
@@ -402,7 +405,7 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 			unfreeze(w->to.piece.pages);
 		if (w->to.alias)
 			cow__tile_inner_free(w->to.alias);
-		w->to.piece.pages->open--;
+		w->to.piece.pages->own.open--;
 		cow__extent_unref_pages(w->to.piece.pages);
 		cow__engine_unlock();
 	}

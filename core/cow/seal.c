@@ -19,12 +19,12 @@
 static struct cow__tile *
 shown(const struct cow__tile *t)
 {
-	const struct cow__piece *p = t->pieces;
+	const struct cow__piece *p = t->map.pieces;
 
-	if (!t->npieces)
-		return t->segment ? (struct cow__tile *)t : NULL;
-	return t->npieces == 1 && !p->offset && p->bytes == t->bytes &&
-	                       p->pages->bytes == t->bytes && p->pages->segment
+	if (!t->map.npieces)
+		return t->own.segment ? (struct cow__tile *)t : NULL;
+	return t->map.npieces == 1 && !p->offset && p->bytes == t->bytes &&
+	                       p->pages->bytes == t->bytes && p->pages->own.segment
 	               ? p->pages
 	               : NULL;
 }
@@ -34,21 +34,21 @@ cow__seal_may(const struct cow__tile *t)
 {
 	const struct cow__tile *pages = shown(t);
 
-	return pages && pages->segment->single;
+	return pages && pages->own.segment->single;
 }
 
 static bool
 alone_in_file(const struct cow__tile *t)
 {
-	return !(t->prev && t->prev->segment == t->segment) &&
-	       !(t->next && t->next->segment == t->segment);
+	return !(t->prev && t->prev->own.segment == t->own.segment) &&
+	       !(t->next && t->next->own.segment == t->own.segment);
 }
 
 /* This can't be undone: this process writes these file pages never again. */
 static int
 seal(struct cow__tile *t, size_t bytes)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	int r = 0;
 
 	if (!s->single || !s->owner)
@@ -56,7 +56,7 @@ seal(struct cow__tile *t, size_t bytes)
 	/* A free tile beside it is mapped for writing, too, and stays so. */
 	if (!alone_in_file(t))
 		return -ENOTSUP;
-	if (t->backing == COW__SHARED)
+	if (t->map.backing == COW__SHARED)
 		r = t->kind == COW__LIVE ? cow__freeze(t) : -ENOTSUP;
 	if (r < 0)
 		return r;
@@ -67,7 +67,7 @@ seal(struct cow__tile *t, size_t bytes)
 		return r;
 	s->owner = false;
 	cow__commit_forget_young(t); /* the helper can't mend it any more */
-	t->held = COW__HELD_UNCOUNTED;
+	t->own.held = COW__HELD_UNCOUNTED;
 	if (cow__memfd_holds_only(
 	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {
 		s->sealed = cow__tile_start(t);
@@ -87,11 +87,11 @@ sealable(const struct cow__tile *t, size_t bytes)
 		return NULL;
 	/* Another tile's pages must not be written in place meanwhile, nor lie in
 	 * pieces. */
-	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
-	                   pages->overlay || pages->bound))
+	if (pages != t && (pages->map.nkept || pages->map.npieces || pages->map.slow ||
+	                   pages->map.overlay || pages->own.bound))
 		return NULL;
 	/* Pages that were written since it was frozen are in no file. */
-	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
+	if (t->map.backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
 		return NULL;
 	return pages;
 }
@@ -101,8 +101,8 @@ sealable(const struct cow__tile *t, size_t bytes)
 static bool
 is_sealed(const struct cow__tile *pages, size_t bytes)
 {
-	return pages->segment->sealed == cow__tile_start(pages) &&
-	       pages->segment->sealed_bytes == bytes;
+	return pages->own.segment->sealed == cow__tile_start(pages) &&
+	       pages->own.segment->sealed_bytes == bytes;
 }
 
 enum cow__seal_ready
@@ -112,9 +112,9 @@ cow__seal_ready(const struct cow__tile *t, size_t bytes)
 
 	if (!pages)
 		return COW__SEAL_NOT;
-	if (pages->segment->sealed)
+	if (pages->own.segment->sealed)
 		return is_sealed(pages, bytes) ? COW__SEAL_DONE : COW__SEAL_NOT;
-	return pages->segment->single && pages->segment->owner && alone_in_file(pages)
+	return pages->own.segment->single && pages->own.segment->owner && alone_in_file(pages)
 	               ? COW__SEAL_READY
 	               : COW__SEAL_NOT;
 }
@@ -128,12 +128,12 @@ cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
 
 	if (!pages)
 		return -ENOTSUP;
-	if (!pages->segment->sealed)
+	if (!pages->own.segment->sealed)
 		r = seal(pages, bytes);
 	if (r == 0 && !is_sealed(pages, bytes))
 		r = -ENOTSUP;
 	if (r == 0)
-		r = cow__descriptor_dup(&pages->segment->file, ret);
+		r = cow__descriptor_dup(&pages->own.segment->file, ret);
 	if (r == 0)
 		*ret_offset = cow__segment_offset(cow__tile_start(pages));
 	return r;

@@ -48,24 +48,24 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	struct cow__tile *alias;
 	int n;
 
-	if (copied < 0 || ((size_t)copied == t->shadow && !t->reshadowed))
+	if (copied < 0 || ((size_t)copied == t->own.shadow && !t->own.reshadowed))
 		return;
 	alias = cow__part_alias(t, at, end);
 	if (!alias)
 		return;
 	cow__ahead_forget();
-	t->shadow = 0; /* if a fork ends this early, the rest goes later */
-	t->reshadowed = false;
+	t->own.shadow = 0; /* if a fork ends this early, the rest goes later */
+	t->own.reshadowed = false;
 	while (at < end) {
 		struct cow__census c = { .asked = 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
 
-		if (t->backing != COW__PRIVATE || !cow__unread(t, &c))
+		if (t->map.backing != COW__PRIVATE || !cow__unread(t, &c))
 			break;
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
-		t->shadow += cow__runs_bytes(runs, n);
+		t->own.shadow += cow__runs_bytes(runs, n);
 		if (!unlocked) {
 			punch_runs(runs, n, delta);
 			continue;
@@ -106,7 +106,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		next = t->next;
 		end = cow__tile_end(t);
 		if (t->kind != COW__LIVE || t->work ||
-		    t->backing != COW__PRIVATE || !cow__unread(t, &c))
+		    t->map.backing != COW__PRIVATE || !cow__unread(t, &c))
 			continue;
 		release_shadow(t, unlocked);
 		if (!unlocked)

@@ -34,11 +34,11 @@ next_in_files(struct cow__tile *t, size_t at, size_t end, struct run *ret)
 		        t, cow__tile_start(t) + at, &offset, &bytes);
 		uint64_t base;
 
-		if (!p->segment)
+		if (!p->own.segment)
 			return -EINVAL;
 		base = cow__segment_offset(cow__tile_start(p)) + offset;
 		bytes = cow__min(bytes, end - at);
-		r = cow__memfd_data(&p->segment->file, base, base + bytes, &start,
+		r = cow__memfd_data(&p->own.segment->file, base, base + bytes, &start,
 		                    &stop);
 		if (r > 0)
 			*ret = (struct run){ at + (size_t)(start - base),
@@ -59,7 +59,7 @@ next_copied(const struct cow__tile *t, size_t at, size_t end, struct run *ret)
 
 	next = cow__round_down(next, cow__page);
 	while (r == 0 && next < stop)
-		r = t->backing == COW__ANON ? cow__pagemap_made(next, stop, runs, 2, &next)
+		r = t->map.backing == COW__ANON ? cow__pagemap_made(next, stop, runs, 2, &next)
 		                            : cow__pagemap_copied(next, stop, runs, 2, &next);
 	if (r > 0)
 		*ret = (struct run){ cow__max(runs[0].start - here, at),
@@ -73,12 +73,12 @@ next(struct cow__tile *t, size_t at, size_t end, struct run *ret)
 	struct run copied;
 	int r, more;
 
-	if (t->slow || t->overlay || t->kind != COW__LIVE)
+	if (t->map.slow || t->map.overlay || t->kind != COW__LIVE)
 		return -EINVAL; /* others' pages are mapped there, too */
-	if (t->backing == COW__ANON)
+	if (t->map.backing == COW__ANON)
 		return next_copied(t, at, end, ret);
 	r = next_in_files(t, at, end, ret);
-	if (r < 0 || t->backing != COW__PRIVATE || (r > 0 && ret->start == at))
+	if (r < 0 || t->map.backing != COW__PRIVATE || (r > 0 && ret->start == at))
 		return r;
 	more = next_copied(t, at, r > 0 ? ret->start : end, &copied);
 	if (more > 0)

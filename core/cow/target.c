@@ -38,7 +38,7 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret
 	ret->at = cow__tile_start(ret->alias);
 	r = cow__rewritten_of(t);
 	/* Huge pages are better than small ones, or than pages here and there. */
-	ret->punch = t->small || !r || r->own_punched;
+	ret->punch = t->own.small || !r || r->own_punched;
 	if (!ret->punch && r->own_huge < at + bytes) {
 		/* The program filled them, maybe faster than they were made huge. Behind
 		 * them it has no pages. */
@@ -70,7 +70,7 @@ cow__target_new(size_t bytes, bool huge, struct cow__target *ret)
 
 	if (r < 0)
 		return r;
-	if (pages->backing != COW__SHARED) {
+	if (pages->map.backing != COW__SHARED) {
 		cow__extent_free(pages);
 		return -ENOTSUP;
 	}
@@ -148,12 +148,12 @@ keep_old(struct cow__tile *t, size_t at, size_t bytes)
 {
 	size_t here = 0;
 
-	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
-		const struct cow__piece *p = &t->pieces[i];
+	for (uint32_t i = 0; i < t->map.npieces; here += t->map.pieces[i++].bytes) {
+		const struct cow__piece *p = &t->map.pieces[i];
 
 		if (here == at && p->bytes == bytes && p->pages != t &&
 		    p->pages->kind == COW__LIMBO &&
-		    p->pages->backing == COW__SHARED && p->pages->segment->owner)
+		    p->pages->map.backing == COW__SHARED && p->pages->own.segment->owner)
 			cow__spare_keep(t, at, p);
 	}
 }
@@ -175,11 +175,11 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 		r = cow__part_thaws(t);
 	if (r == 0)
 		r = cow__array_reserve((void **)&list, &cap, sizeof(*list),
-		                       t->npieces + 3);
+		                       t->map.npieces + 3);
 	if (r < 0)
 		return r;
 	n = pieces_with(t, at, &to->piece, list);
-	r = cow__map_shared(start, end - start, &pages->segment->file,
+	r = cow__map_shared(start, end - start, &pages->own.segment->file,
 	                    cow__segment_offset(cow__tile_start(pages)) +
 	                            to->piece.offset,
 	                    false);
@@ -193,10 +193,10 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 	cow__commit_forget(t);
 	keep_old(t, at, end - start);
 	cow__view_change(t, list, n, cap);
-	if (!t->npieces) {
-		t->lazy = t->small = false;
-		if (t->rewritten)
-			t->rewritten->own_punched = false;
+	if (!t->map.npieces) {
+		t->map.lazy = t->own.small = false;
+		if (t->map.rewritten)
+			t->map.rewritten->own_punched = false;
 	}
 	cow__part_thawed(t, start, end);
 	cow__spare_rewritten(t);

@@ -57,9 +57,9 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	if (!alias)
 		return -ENOMEM;
 	delta = cow__tile_start(alias) - start;
-	if (t->overlay)
+	if (t->map.overlay)
 		r = punch_emptied(t, start, end, delta);
-	if (r == 0 && t->zeroed && n == 1) /* the file has no page there */
+	if (r == 0 && t->map.zeroed && n == 1) /* the file has no page there */
 		cow__commit_at(runs[0].start + delta, runs[0].end + delta);
 	for (int i = 0; r == 0 && i < n; i++)
 		cow__part_write(runs[i].start + delta, (const void *)runs[i].start,
@@ -73,42 +73,42 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 int
 cow__part_thaws(struct cow__tile *t)
 {
-	return cow__array_reserve((void **)&t->kept, &t->kept_cap, sizeof(*t->kept),
-	                          t->nkept + 2);
+	return cow__array_reserve((void **)&t->map.kept, &t->map.kept_cap, sizeof(*t->map.kept),
+	                          t->map.nkept + 2);
 }
 
 void
 cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	struct cow__span *k = t->kept;
+	struct cow__span *k = t->map.kept;
 	uint32_t i = 0;
 
 	if (start >= end)
 		return;
 	cow__tile_change_begin(t);
-	if (!t->nkept && (start > cow__tile_start(t) || end < cow__tile_end(t)))
-		k[t->nkept++] = (struct cow__span){ cow__tile_start(t),
+	if (!t->map.nkept && (start > cow__tile_start(t) || end < cow__tile_end(t)))
+		k[t->map.nkept++] = (struct cow__span){ cow__tile_start(t),
 			                            cow__tile_end(t) };
-	while (i < t->nkept && k[i].end <= start)
+	while (i < t->map.nkept && k[i].end <= start)
 		i++;
-	if (i < t->nkept && k[i].start < start && end < k[i].end) {
-		memmove(k + i + 1, k + i, (t->nkept++ - i) * sizeof(*k));
+	if (i < t->map.nkept && k[i].start < start && end < k[i].end) {
+		memmove(k + i + 1, k + i, (t->map.nkept++ - i) * sizeof(*k));
 		k[i].end = start;
 		k[i + 1].start = end;
-	} else if (i < t->nkept && k[i].start < start) {
+	} else if (i < t->map.nkept && k[i].start < start) {
 		k[i].end = start;
-	} else if (i < t->nkept && end < k[i].end) {
+	} else if (i < t->map.nkept && end < k[i].end) {
 		k[i].start = end;
-	} else if (i < t->nkept) {
-		memmove(k + i, k + i + 1, (--t->nkept - i) * sizeof(*k));
+	} else if (i < t->map.nkept) {
+		memmove(k + i, k + i + 1, (--t->map.nkept - i) * sizeof(*k));
 	}
-	if (!t->nkept) {
-		cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-		t->kept = NULL;
-		t->kept_cap = 0;
-		t->shadow = 0;
-		t->overlay = COW__OVERLAY_NONE;
-		t->zeroed = 0;
+	if (!t->map.nkept) {
+		cow__array_free(t->map.kept, t->map.kept_cap, sizeof(*t->map.kept));
+		t->map.kept = NULL;
+		t->map.kept_cap = 0;
+		t->own.shadow = 0;
+		t->map.overlay = COW__OVERLAY_NONE;
+		t->map.zeroed = 0;
 		cow__tile_set_backing(t, COW__SHARED);
 		cow__stat_add(thaws, 1);
 	}
@@ -124,13 +124,13 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t done;
 	int r;
 
-	if (!cow__mappings_left(2 + t->npieces))
+	if (!cow__mappings_left(2 + t->map.npieces))
 		return -ENOMEM;
 	r = cow__part_thaws(t);
 	if (r < 0)
 		return r;
-	if (!t->npieces && !t->attributes) {
-		r = cow__old_tables_share(start, end, t->segment);
+	if (!t->map.npieces && !t->map.attributes) {
+		r = cow__old_tables_share(start, end, t->own.segment);
 		done = r < 0 ? start : end;
 	} else {
 		r = cow__part_map(t, start, end, true, &done);
@@ -147,23 +147,23 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	size_t copied = cow__runs_bytes(runs, n);
 	int r;
 
-	if (t->attributes)
+	if (t->map.attributes)
 		cow__attributes_reveal(t, start, end);
 	r = write_back(t, start, end, runs, n);
 	/* Without the note the part is as any private one, for its copied pages and
 	 * the file are what the program reads. */
-	if (r == 0 && t->overlay)
+	if (r == 0 && t->map.overlay)
 		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
 		r = share_part(t, start, end);
 	if (r == 0)
-		t->written_back += copied;
-	if (t->attributes)
+		t->map.written_back += copied;
+	if (t->map.attributes)
 		cow__attributes_apply(t, start, end);
 	/* Shadows were given back somewhere. How many of them here is not known. */
-	if (t->shadow) {
-		t->shadow -= cow__min(t->shadow, copied);
-		t->reshadowed = true;
+	if (t->own.shadow) {
+		t->own.shadow -= cow__min(t->own.shadow, copied);
+		t->own.reshadowed = true;
 	}
 	return r;
 }
@@ -219,7 +219,7 @@ cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	int r = share_part(t, start, end);
 
-	t->reshadowed |= t->shadow != 0;
+	t->own.reshadowed |= t->own.shadow != 0;
 	return r;
 }
 
@@ -229,7 +229,7 @@ static int
 look_for_copied(const struct cow__tile *t, uintptr_t at, uintptr_t end, struct cow__run *runs,
                 int max, uintptr_t *ret_next)
 {
-	return t->zeroed ? cow__pagemap_made(at, end, runs, max, ret_next)
+	return t->map.zeroed ? cow__pagemap_made(at, end, runs, max, ret_next)
 	                 : cow__pagemap_copied(at, end, runs, max, ret_next);
 }
 
@@ -241,7 +241,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	struct cow__span part;
 	uintptr_t chunk_end, next;
 	/* One run tells that something is copied. */
-	int max = most || t->attributes ? RUNS_IN_CHUNK : 1;
+	int max = most || t->map.attributes ? RUNS_IN_CHUNK : 1;
 	int n, r;
 
 	*ret_copied = 0;
@@ -260,9 +260,9 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 		n = look_for_copied(t, *at, chunk_end, runs, max, &next);
 	} else {
 		most = SIZE_MAX;
-		t->written_back += cow__ahead_copied();
+		t->map.written_back += cow__ahead_copied();
 	}
-	if (n > 0 && !t->attributes && cow__runs_bytes(runs, n) > most) {
+	if (n > 0 && !t->map.attributes && cow__runs_bytes(runs, n) > most) {
 		*at = chunk_end;
 		return 1;
 	}
@@ -280,7 +280,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = t->overlay ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
+	r = t->map.overlay ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
 	*at = next;
 	return r;
 }
@@ -323,7 +323,7 @@ neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
 	for (unsigned n = 1; n < COW__THAW_NEIGHBOURS && last->next &&
 	       cow__can(last->next, COW__TO_THAW_MANY) &&
 	       cow__tile_end(last) - cow__tile_start(t) < most &&
-	       last->next->segment == t->segment &&
+	       last->next->own.segment == t->own.segment &&
 	       cow__exclusive(last->next, c);
 	     n++)
 		last = last->next;
@@ -347,7 +347,7 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 	end = cow__tile_end(last);
 	if (last == t || cow__quiet_written(start, end, &w) ||
 	    cow__pagemap_copied(start, end, &run, 1, &next) != 0 ||
-	    cow__old_tables_share(start, end, t->segment) < 0)
+	    cow__old_tables_share(start, end, t->own.segment) < 0)
 		return NULL;
 	for (;; t = t->next) {
 		cow__part_thawed(t, cow__tile_start(t), cow__tile_end(t));

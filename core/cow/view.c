@@ -117,7 +117,7 @@ layer_new(const struct runs *p, struct cow__tile **ret)
 	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t, &dirty);
 	if (r < 0)
 		return r;
-	if (t->backing != COW__SHARED) {
+	if (t->map.backing != COW__SHARED) {
 		cow__extent_free(t);
 		return -ENOTSUP;
 	}
@@ -194,27 +194,27 @@ static void
 ref_pieces(struct cow__piece *pieces, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		pieces[i].pages->refs++;
+		pieces[i].pages->own.refs++;
 }
 
 void
 cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
                  uint32_t cap)
 {
-	struct cow__piece *old = t->pieces;
-	uint32_t old_n = t->npieces, old_cap = t->pieces_cap;
+	struct cow__piece *old = t->map.pieces;
+	uint32_t old_n = t->map.npieces, old_cap = t->map.pieces_cap;
 
 	cow__ahead_forget();
 	ref_pieces(pieces, n);
 	cow__tile_change_begin(t);
-	t->pieces = pieces;
-	t->npieces = n;
-	t->pieces_cap = cap;
+	t->map.pieces = pieces;
+	t->map.npieces = n;
+	t->map.pieces_cap = cap;
 	cow__tile_change_end(t);
 	if (n == 0)
-		t->refs++;
+		t->own.refs++;
 	if (old_n == 0)
-		t->refs--; /* the pieces count those that are its own */
+		t->own.refs--; /* the pieces count those that are its own */
 	for (uint32_t i = 0; i < old_n; i++)
 		cow__extent_unref_pages(old[i].pages);
 	cow__array_free(old, old_cap, sizeof(*old));
@@ -269,24 +269,24 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	}
 	cow__tile_change_begin(t);
 	t->kind = COW__LIVE;
-	t->written_back = 0;
-	t->pieces = pieces;
-	t->npieces = n;
-	t->pieces_cap = cap;
+	t->map.written_back = 0;
+	t->map.pieces = pieces;
+	t->map.npieces = n;
+	t->map.pieces_cap = cap;
 	r = cow__part_map(t, cow__tile_start(t), cow__tile_end(t), false,
 	                  NULL);
 	if (r < 0) {
 		(void)cow__map_none(cow__tile_start(t), t->bytes);
-		t->pieces = NULL;
-		t->npieces = t->pieces_cap = 0;
+		t->map.pieces = NULL;
+		t->map.npieces = t->map.pieces_cap = 0;
 		cow__tile_change_end(t);
 		(void)cow__tile_put(t);
 		cow__array_free(pieces, cap, sizeof(*pieces));
 		return r;
 	}
-	t->backing = COW__PRIVATE;
-	t->used = source->used;
-	t->refs = 0;
+	t->map.backing = COW__PRIVATE;
+	t->map.used = source->map.used;
+	t->own.refs = 0;
 	cow__tile_change_end(t);
 	cow__engine.live_bytes += t->bytes;
 	ref_pieces(pieces, n);
@@ -307,7 +307,7 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 
 	reserve = written->n ? cow__engine.mappings_max / 5 * COW__LAYERS_FIFTHS
 	                     : cow__engine.mappings_max / COW__VIEWS_SHARE;
-	if (!cow__mappings_left(2 * written->n + source->npieces + 2 + reserve))
+	if (!cow__mappings_left(2 * written->n + source->map.npieces + 2 + reserve))
 		return -E2BIG;
 	if (written->n)
 		r = layer_new(written, &layer);
@@ -339,7 +339,7 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 
 	if (!cow__can(source, COW__TO_VIEW))
 		return -ENOTSUP;
-	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
+	if (source->map.backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
 		r = find_written(source, layered_least, w);
 	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
 	    cow__engine_quiet(0)) {
@@ -380,8 +380,8 @@ patch(struct cow__tile *view, struct cow__tile *source,
 
 	/* At a write the kernel reads the file's page first, and makes one where
 	 * it was freed. */
-	if (written->n && source->shadow)
-		source->reshadowed = true;
+	if (written->n && source->own.shadow)
+		source->own.reshadowed = true;
 
 	for (uint32_t i = 0; i < written->n; i++)
 		memcpy((void *)(written->run[i].start + delta),

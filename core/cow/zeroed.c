@@ -15,10 +15,10 @@
 static bool
 is_due(struct cow__tile *t)
 {
-	unsigned forks = t->zeroed++;
+	unsigned forks = t->map.zeroed++;
 
 	if (forks > COW__ZEROED_FORKS_MOST)
-		t->zeroed--;
+		t->map.zeroed--;
 	return forks > 1 && forks <= COW__ZEROED_FORKS_MOST && (forks & (forks - 1)) == 0;
 }
 
@@ -40,8 +40,8 @@ join(struct cow__tile *t)
 	cow__commit_forget(t);
 	cow__tile_change_begin(t);
 	cow__segment_ref(s);
-	t->segment = s;
-	t->shadow = t->bytes; /* the file has no page under any */
+	t->own.segment = s;
+	t->own.shadow = t->bytes; /* the file has no page under any */
 	cow__tile_set_backing(t, COW__PRIVATE);
 	cow__tile_change_end(t);
 }
@@ -55,11 +55,11 @@ cow__zeroed_before_fork(void)
 	if (!cow__engine.zeroed || !cow__pagemap_has_scan())
 		return;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || t->backing != COW__ANON || !t->zeroed)
+		if (t->kind != COW__LIVE || t->map.backing != COW__ANON || !t->map.zeroed)
 			continue;
-		if (is_due(t) && !t->segment && cow__can(t, COW__TO_JOIN) && is_full(t))
+		if (is_due(t) && !t->own.segment && cow__can(t, COW__TO_JOIN) && is_full(t))
 			join(t);
-		any |= t->backing == COW__ANON;
+		any |= t->map.backing == COW__ANON;
 	}
 	cow__engine.zeroed = any;
 }

@@ -237,7 +237,7 @@ unmap_lent(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		uintptr_t at = cow__tile_start(t), end;
 
-		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+		if (t->kind != COW__LIVE || t->map.backing != COW__PRIVATE)
 			continue;
 		for (; at < cow__tile_end(t); at = end) {
 			end = cow__tile_end(t);

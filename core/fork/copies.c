@@ -45,7 +45,7 @@ cow__copies_make(struct cow__tile *t, enum cow_fallback reason)
 		return r;
 	copies[ncopies++] = (struct copy){ t, data };
 	t->mark = COW__MARK_COPIED;
-	if (t->pin == COW__PIN_IDLE)
+	if (t->own.outside == COW__OUTSIDE_IDLE)
 		return 0;
 	cow__fallback_copied(reason, cow__extent_usable(t));
 	cow__stat_add(bytes_copied, cow__extent_usable(t));
@@ -63,10 +63,10 @@ cow__copies_beside_shared(bool all)
 		bool stays = all;
 
 		for (uint32_t i = 0; !stays && i < ncopies; i++)
-			stays = copies[i].tile->backing == COW__SHARED &&
+			stays = copies[i].tile->map.backing == COW__SHARED &&
 			        cow__eager_shows(copies[i].tile, s);
 		for (struct cow__tile *t = cow__tile_first(); stays && r == 0 && t; t = t->next)
-			if (t->backing == COW__PRIVATE && t->mark != COW__MARK_COPIED && cow__eager_shows(t, s))
+			if (t->map.backing == COW__PRIVATE && t->mark != COW__MARK_COPIED && cow__eager_shows(t, s))
 				r = cow__copies_make(t, COW_FALLBACK_PINNED);
 	}
 	return r;

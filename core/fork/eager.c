@@ -45,7 +45,7 @@ cow__eager_copy(struct cow__tile *t, bool for_child, void **ret)
 {
 	int r = cow__map_meta(t->bytes, ret);
 
-	if (r < 0 || t->pin == COW__PIN_IDLE)
+	if (r < 0 || t->own.outside == COW__OUTSIDE_IDLE)
 		return r;
 	/* Guard pages, too: their bytes come back when they are opened. */
 	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
@@ -57,12 +57,12 @@ cow__eager_copy(struct cow__tile *t, bool for_child, void **ret)
 bool
 cow__eager_shows(const struct cow__tile *t, const struct cow__segment *s)
 {
-	if (t->kind != COW__LIVE || t->backing == COW__ANON)
+	if (t->kind != COW__LIVE || t->map.backing == COW__ANON)
 		return false;
-	for (uint32_t i = 0; i < t->npieces; i++)
-		if (t->pieces[i].pages->segment == s)
+	for (uint32_t i = 0; i < t->map.npieces; i++)
+		if (t->map.pieces[i].pages->own.segment == s)
 			return true;
-	return t->segment == s;
+	return t->own.segment == s;
 }
 
 int
@@ -74,7 +74,7 @@ cow__eager_leave(const struct cow__segment *s)
 
 	for (t = cow__tile_first(); r == 0 && t; t = next) {
 		next = t->next;
-		if (t->pin || t->common || !cow__eager_shows(t, s))
+		if (t->own.outside || !cow__eager_shows(t, s))
 			continue;
 		r = cow__eager_copy(t, false, &data);
 		if (r < 0)

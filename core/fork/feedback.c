@@ -28,7 +28,7 @@ learning(void)
 static bool
 is_private(const struct cow__tile *t)
 {
-	return t && t->kind == COW__LIVE && t->backing == COW__PRIVATE && !t->zeroed;
+	return t && t->kind == COW__LIVE && t->map.backing == COW__PRIVATE && !t->map.zeroed;
 }
 
 /* The first tile of the next run of frozen neighbours, from `t` on, and its last. */
@@ -106,7 +106,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	ssize_t n;
 
-	if (!is_private(t) || !t->held || !learning() ||
+	if (!is_private(t) || !t->own.held || !learning() ||
 	    !cow__exclusive(t, &c))
 		return;
 	n = cow__copied_bytes(t);
@@ -120,14 +120,12 @@ cow__feedback_freed(const struct cow__tile *t)
 }
 
 void
-cow__feedback_forked(void)
+cow__feedback_forked(const struct cow__tile *t)
 {
-	frozen_bytes = 0;
-	if (cow__engine.policy != COW__POLICY_AUTO)
-		return;
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (is_private(t))
-			frozen_bytes += t->bytes;
+	if (!t)
+		frozen_bytes = 0;
+	else if (is_private(t))
+		frozen_bytes += t->bytes;
 }
 
 COW_FORK_CODE void

@@ -15,8 +15,8 @@
 
 #include "core/memory/tile.h"
 
-/* After a fork: notes how many bytes are frozen. */
-void cow__feedback_forked(void);
+/* After a fork: counts the tile's bytes if it is frozen. NULL: begins anew. */
+void cow__feedback_forked(const struct cow__tile *t);
 
 /* Before the next fork, when everything is thawed that can be: how much was
  * copied of what stayed frozen? */

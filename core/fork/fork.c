@@ -52,31 +52,39 @@ static bool taking_part COW_FORK_DATA; /* this fork concerns memory of ours */
 static bool was_frozen COW_FORK_DATA;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
 
-/* Freezes everything, neighbours together. `denied`: memory that children are denied is in a
- * file still. */
+/* Freezes `*t` and what joins it, or copies it for the child. See cow__freeze_onward(). */
 static int
-freeze_all(bool pinned, bool denied)
+freeze_or_copy(struct cow__tile **t, bool copy, uintptr_t *moved)
 {
-	struct cow__tile *t;
+	int r;
+
+	if (copy || cow__tile_is_pinned(*t))
+		return cow__copies_make(*t, COW_FALLBACK_PINNED);
+	r = cow__freeze_onward(t, moved);
+	if (r >= 0)
+		return r;
+	return cow__copies_make(*t, r == -EBADF ? COW_FALLBACK_DESCRIPTOR : COW_FALLBACK_FREEZE);
+}
+
+/* Freezes everything, neighbours together, and makes the child a holder of it. `denied`: memory
+ * that children are denied is in a file still. *ret_more: children don't inherit all of it yet. */
+static int
+freeze_all(bool pinned, bool denied, bool *ret_more)
+{
+	struct cow__tile *t, *done;
 	uintptr_t moved = 0;
 	int r = 0;
 
-	if (!pinned && !denied)
-		cow__freeze_close_gaps();
-	for (t = cow__tile_first(); t && r == 0; t = t->next) {
-		if (!cow__needs_freeze(t))
-			continue;
-		if (pinned || denied || t->pin) {
-			r = cow__copies_make(t, COW_FALLBACK_PINNED);
-			continue;
-		}
-		r = cow__freeze_onward(&t, &moved);
-		if (r < 0)
-			r = cow__copies_make(t, r == -EBADF
-			                              ? COW_FALLBACK_DESCRIPTOR
-			                              : COW_FALLBACK_FREEZE);
+	*ret_more = cow__engine.frozen != 0;
+	for (t = cow__tile_first(); t; t = t->next) {
+		done = t;
+		if (r >= 0 && cow__needs_freeze(t))
+			r = freeze_or_copy(&t, pinned || denied, &moved);
+		*ret_more |= r > 0;
+		for (cow__holders_inherit(done); done != t; cow__holders_inherit(done))
+			done = done->next;
 	}
-	return r == 0 ? cow__copies_beside_shared(denied) : r;
+	return r >= 0 ? cow__copies_beside_shared(denied) : r;
 }
 
 static int
@@ -101,18 +109,17 @@ inherit_parts(const struct cow__tile *t, bool yes)
 static struct cow__tile *
 inherited_together(struct cow__tile *t, bool *ret_plain)
 {
-	*ret_plain = !t->attributes;
-	while (!t->overlay && t->next && t->next->kind == COW__LIVE &&
-	       t->next->backing == COW__PRIVATE && !t->next->overlay) {
+	*ret_plain = !t->map.attributes;
+	while (!t->map.overlay && t->next && t->next->kind == COW__LIVE &&
+	       t->next->map.backing == COW__PRIVATE && !t->next->map.overlay) {
 		t = t->next;
-		*ret_plain &= !t->attributes;
+		*ret_plain &= !t->map.attributes;
 	}
 	return t;
 }
 
-/* Lets children inherit the frozen mappings, or not. They do only during forks
- * that the engine prepares. Another child would read pages that are thawed
- * later. */
+/* Lets children inherit the frozen mappings, or not, and counts them. They do only during forks
+ * that the engine prepares. Another child would read pages that are thawed later. */
 COW_FORK_CODE static int
 inherit_mappings(bool yes)
 {
@@ -120,23 +127,25 @@ inherit_mappings(bool yes)
 	bool plain;
 	int r = 0, one;
 
+	cow__feedback_forked(NULL);
 	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+		if (t->kind != COW__LIVE || t->map.backing != COW__PRIVATE)
 			continue;
 		last = inherited_together(t, &plain);
-		one = t->overlay
+		one = t->map.overlay
 		              ? inherit_parts(t, yes)
 		              : cow__map_inherit(cow__tile_start(t),
 		                                 cow__tile_end(last) -
 		                                         cow__tile_start(t),
 		                                 yes);
-		if (plain && one == 0)
+		if (plain && one == 0 && yes)
 			t = last;
 		for (;; t = t->next) {
+			cow__feedback_forked(t);
 			/* What can't be inherited is copied. */
 			if (yes && one < 0 && r == 0 && t->mark != COW__MARK_COPIED)
 				r = cow__copies_make(t, COW_FALLBACK_FREEZE);
-			if (t->attributes)
+			if (t->map.attributes)
 				cow__attributes_withhold(t, cow__tile_start(t),
 				                         cow__tile_end(t));
 			if (t == last)
@@ -150,7 +159,7 @@ inherit_mappings(bool yes)
 static void
 prepare_memory(void)
 {
-	bool pinned;
+	bool pinned, more;
 	int r;
 
 	(void)cow__window_fit();
@@ -166,15 +175,14 @@ prepare_memory(void)
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
 	pinned = cow__pins_memory();
-	r = freeze_all(pinned, !pinned && cow__withhold_rest() < 0);
+	r = freeze_all(pinned, !pinned && cow__withhold_rest() < 0, &more);
 	cow__engine.lends = true;
-	if (r == 0)
+	if (r == 0 && more)
 		r = inherit_mappings(true);
 	if (r < 0) {
 		cow__copies_free();
 		cow__engine.fork_failed = r;
 	}
-	cow__holders_inherit();
 	cow__segments_before_fork();
 	cow__border_forked();
 	cow__engine.forked_once = true;
@@ -323,7 +331,6 @@ cow__fork_parent(void)
 		/* Where forks alone don't heal it, the helper has to. */
 		if (cow__old_tables_pending() || was_frozen)
 			cow__helper_want(cow__old_tables_moved());
-		cow__feedback_forked();
 		count_fork();
 	}
 	if (cow__engine.retired)
@@ -344,16 +351,13 @@ engine_child(void)
 	cow__engine_lock();
 	cow__engine.generation++;
 	/* First what an address that is free in the child, or a list of the parent's, could spoil. */
-	cow__advise_child_early(); /* before a mapping of ours takes such an address */
+	cow__advise_child_early(); /* before a mapping of ours takes such an address, or a lock */
 	cow__commit_child();       /* before a tile ends, which leaves the helper's lists */
 	cow__copy_history_child(); /* before a tile ends, which would be looked at */
 	cow__holders_child();      /* before anybody asks who else has pages */
 	/* Then what the parent alone has. */
 	cow__spares_child();       /* before copies of blocks take their places */
 	cow__rewrites_child();     /* before pages that nobody shows count as free */
-	/* Children inherit no locks, so the copies must not get them. */
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		cow__attributes_unlock(t);
 	cow__copies_child();
 	cow__old_tables_child();
 	cow__decay_child();

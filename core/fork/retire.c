@@ -35,7 +35,7 @@ freeze_all(void)
 	uintptr_t moved = 0;
 
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (cow__needs_freeze(t) && !t->pin)
+		if (cow__needs_freeze(t) && !cow__tile_is_pinned(t))
 			(void)cow__freeze_onward(&t, &moved);
 }
 
@@ -45,7 +45,7 @@ inherit(struct cow__tile *t, bool yes)
 {
 	uintptr_t at = cow__tile_start(t), end;
 
-	if (t->kind != COW__LIVE || t->backing != COW__PRIVATE || t->nkept)
+	if (t->kind != COW__LIVE || t->map.backing != COW__PRIVATE || t->map.nkept)
 		return;
 	for (; at < cow__tile_end(t); at = end) {
 		end = cow__tile_end(t);
@@ -53,7 +53,7 @@ inherit(struct cow__tile *t, bool yes)
 		    COW__PLACE_OURS)
 			(void)cow__map_inherit(at, end - at, yes);
 	}
-	if (yes && t->attributes)
+	if (yes && t->map.attributes)
 		cow__attributes_withhold(t, cow__tile_start(t), cow__tile_end(t));
 }
 

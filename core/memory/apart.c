@@ -55,7 +55,7 @@ collapse_elsewhere(struct cow__segment *s, uint64_t offset, size_t bytes, size_t
 int
 cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_done)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	int r;
 
 	*ret_done = 0;

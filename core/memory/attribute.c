@@ -52,7 +52,7 @@ start_of(const struct cow__attribute *a)
 static struct cow__attribute *
 from_key(const struct cow__tile *t, uintptr_t key)
 {
-	return (struct cow__attribute *)cow__tree_ceiling(t->attributes, key);
+	return (struct cow__attribute *)cow__tree_ceiling(t->map.attributes, key);
 }
 
 /* The first of this kind from `key` on, if it begins before `end`. */
@@ -74,10 +74,18 @@ first_in(const struct cow__tile *t, enum cow__attribute_kind kind,
 	uintptr_t key = key_of(kind, start);
 	struct cow__attribute *a;
 
-	a = (struct cow__attribute *)cow__tree_floor(t->attributes, key);
+	a = (struct cow__attribute *)cow__tree_floor(t->map.attributes, key);
 	return a && kind_of(a) == kind && a->end > start
 	               ? a
 	               : next_in(t, kind, key, end);
+}
+
+static size_t count; /* of all tiles */
+
+bool
+cow__attributes_any(void)
+{
+	return count != 0;
 }
 
 static void
@@ -86,14 +94,16 @@ put(struct cow__tile *t, struct cow__attribute *a, enum cow__attribute_kind kind
 {
 	*a = (struct cow__attribute){ .end = end, .value = value };
 	a->node.key = key_of(kind, start);
-	cow__tree_insert(&t->attributes, &a->node);
+	cow__tree_insert(&t->map.attributes, &a->node);
+	count++;
 }
 
 static void
 drop(struct cow__tile *t, struct cow__attribute *a)
 {
-	cow__tree_remove(&t->attributes, &a->node);
+	cow__tree_remove(&t->map.attributes, &a->node);
 	cow__pool_give(&attributes, a);
+	count--;
 }
 
 /* Does it go beyond [start, end) on both sides? */
@@ -112,7 +122,7 @@ give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
 	if (start_of(a) < start) {
 		a->end = start;
 	} else if (a->end > end) {
-		cow__tree_remove(&t->attributes, &a->node);
+		cow__tree_remove(&t->map.attributes, &a->node);
 		put(t, a, kind_of(a), end, a->end, a->value);
 	} else {
 		drop(t, a);
@@ -243,7 +253,7 @@ cow__attributes_holed(const struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to = end;
 
-	for (; t->attributes && at < end; at = to, to = end)
+	for (; t->map.attributes && at < end; at = to, to = end)
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
 		                      at, &to) == COW__PLACE_HOLE)
 			return true;
@@ -412,6 +422,6 @@ cow__attributes_each(struct cow__tile *t, enum cow__attribute_kind kind,
 void
 cow__attributes_free(struct cow__tile *t)
 {
-	while (t->attributes)
-		drop(t, (struct cow__attribute *)t->attributes);
+	while (t->map.attributes)
+		drop(t, (struct cow__attribute *)t->map.attributes);
 }

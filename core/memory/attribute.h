@@ -41,6 +41,9 @@ int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
+/* Has any tile one? */
+bool cow__attributes_any(void);
+
 size_t cow__attributes_count(const struct cow__tile *t);
 
 /* Has the program given a part of [start, end) a protection key? */

@@ -60,34 +60,34 @@ cow__state(const struct cow__tile *t)
 	case COW__LOST:
 		return COW__IS_LOST;
 	}
-	if (t->backing == COW__SHARED)
+	if (t->map.backing == COW__SHARED)
 		return COW__IS_SHARED;
-	if (t->backing == COW__PRIVATE)
-		return t->nkept ? COW__IS_PARTLY : COW__IS_FROZEN;
+	if (t->map.backing == COW__PRIVATE)
+		return t->map.nkept ? COW__IS_PARTLY : COW__IS_FROZEN;
 	return COW__IS_ANON;
 }
 
 uint32_t
 cow__obstacles(const struct cow__tile *t)
 {
-	bool foreign = t->segment && !t->segment->owner;
+	bool foreign = t->own.segment && !t->own.segment->owner;
 
-	return (uint32_t)((t->attributes ? COW__IF_NOTED : 0) |
-	                  (t->overlay ? COW__IF_OVERLAID : 0) |
-	                  (t->slow ? COW__IF_SLOW : 0) |
-	                  (t->bound ? COW__IF_BOUND : 0) |
-	                  (t->pin ? COW__IF_PINNED : 0) |
-	                  (t->common ? COW__IF_COMMON : 0) |
-	                  (t->lazy ? COW__IF_LAZY : 0) |
+	return (uint32_t)((t->map.attributes ? COW__IF_NOTED : 0) |
+	                  (t->map.overlay ? COW__IF_OVERLAID : 0) |
+	                  (t->map.slow ? COW__IF_SLOW : 0) |
+	                  (t->own.bound ? COW__IF_BOUND : 0) |
+	                  (cow__tile_is_pinned(t) ? COW__IF_PINNED : 0) |
+	                  (cow__tile_is_common(t) ? COW__IF_COMMON : 0) |
+	                  (t->map.lazy ? COW__IF_LAZY : 0) |
 	                  (t->work ? COW__IF_BUSY : 0) |
 	                  (cow__tile_is_punched(t) ? COW__IF_PUNCHING : 0) |
-	                  (t->npieces ? COW__IF_PIECED : 0) |
-	                  (t->npieces > COW__PIECES_MOST ? COW__IF_SCATTERED : 0) |
-	                  (t->refs > 1 ? COW__IF_READ : 0) |
+	                  (t->map.npieces ? COW__IF_PIECED : 0) |
+	                  (t->map.npieces > COW__PIECES_MOST ? COW__IF_SCATTERED : 0) |
+	                  (t->own.refs > 1 ? COW__IF_READ : 0) |
 	                  (foreign ? COW__IF_FOREIGN : 0) |
 	                  (cow__tile_is_block(t) ? COW__IF_BLOCK : COW__IF_NO_BLOCK) |
 	                  (cow__tile_is_mapping(t) ? COW__IF_MAPPING : 0) |
-	                  (t->allocation ? COW__IF_STORAGE : 0));
+	                  (t->map.allocation ? COW__IF_STORAGE : 0));
 }
 
 bool

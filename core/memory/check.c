@@ -49,7 +49,7 @@ broken(const struct cow__tile *t, const char *what)
 	end = append_hex(end, t->bytes);
 	end = append(append(end, " bytes (hex), "), names[cow__state(t)]);
 	end = append_hex(append(end, ", obstacles "), cow__obstacles(t));
-	end = append_hex(append(end, ", refs "), t->refs);
+	end = append_hex(append(end, ", refs "), t->own.refs);
 	end = append(append(append(end, ": "), what), "\n");
 	cow__process_say(line, (size_t)(end - line));
 	__builtin_trap();
@@ -76,19 +76,19 @@ check_parts(const struct cow__tile *t)
 	uintptr_t at = cow__tile_start(t);
 	size_t bytes = 0;
 
-	MUST(t, !t->npieces == !t->pieces);
-	MUST(t, t->kept || !t->nkept); /* a thaw reserves them before it can fail */
-	for (uint32_t i = 0; i < t->npieces; i++) {
-		const struct cow__piece *p = &t->pieces[i];
+	MUST(t, !t->map.npieces == !t->map.pieces);
+	MUST(t, t->map.kept || !t->map.nkept); /* a thaw reserves them before it can fail */
+	for (uint32_t i = 0; i < t->map.npieces; i++) {
+		const struct cow__piece *p = &t->map.pieces[i];
 
 		bytes += p->bytes;
 		MUST(t, p->bytes && p->offset + p->bytes <= p->pages->bytes);
-		MUST(t, p->pages->refs && p->pages->segment);
+		MUST(t, p->pages->own.refs && p->pages->own.segment);
 	}
-	MUST(t, !t->npieces || bytes == t->bytes);
-	for (uint32_t i = 0; i < t->nkept; i++) {
-		MUST(t, at <= t->kept[i].start && t->kept[i].start < t->kept[i].end);
-		at = t->kept[i].end;
+	MUST(t, !t->map.npieces || bytes == t->bytes);
+	for (uint32_t i = 0; i < t->map.nkept; i++) {
+		MUST(t, at <= t->map.kept[i].start && t->map.kept[i].start < t->map.kept[i].end);
+		at = t->map.kept[i].end;
 	}
 	MUST(t, at <= cow__tile_end(t));
 }
@@ -98,27 +98,27 @@ check_state(const struct cow__tile *t)
 {
 	switch (cow__state(t)) {
 	case COW__IS_BARE:
-		MUST(t, !t->segment);
+		MUST(t, !t->own.segment);
 		break;
 	case COW__IS_COLD:
 	case COW__IS_WARM:
-		MUST(t, t->backing == COW__ANON || (t->segment && t->backing == COW__SHARED));
+		MUST(t, t->map.backing == COW__ANON || (t->own.segment && t->map.backing == COW__SHARED));
 		break;
 	case COW__IS_SHARED:
 	case COW__IS_FROZEN:
 	case COW__IS_PARTLY:
-		MUST(t, t->npieces || t->segment);
+		MUST(t, t->map.npieces || t->own.segment);
 		break;
 	case COW__IS_ANON:
-		MUST(t, t->backing == COW__ANON && !t->npieces);
+		MUST(t, t->map.backing == COW__ANON && !t->map.npieces);
 		break;
 	default:
 		break;
 	}
 	if (t->kind == COW__FREE)
-		MUST(t, !t->npieces && !t->refs && !t->allocation && !t->work);
-	MUST(t, !t->nkept || t->backing == COW__PRIVATE);
-	MUST(t, t->open <= t->refs);
+		MUST(t, !t->map.npieces && !t->own.refs && !t->map.allocation && !t->work);
+	MUST(t, !t->map.nkept || t->map.backing == COW__PRIVATE);
+	MUST(t, t->own.open <= t->own.refs);
 }
 
 void
@@ -135,8 +135,8 @@ cow__check(void)
 		check_place(t);
 		check_parts(t);
 		check_state(t);
-		frozen += t->kind == COW__LIVE && t->backing == COW__PRIVATE;
-		warm += cow__state(t) == COW__IS_WARM ? t->bytes - t->hollow : 0;
+		frozen += t->kind == COW__LIVE && t->map.backing == COW__PRIVATE;
+		warm += cow__state(t) == COW__IS_WARM ? t->bytes - t->own.hollow : 0;
 	}
 	t = cow__tile_first();
 	MUST(t, frozen == cow__engine.frozen);

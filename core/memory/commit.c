@@ -27,7 +27,7 @@ static unsigned nyoung;
 static void
 young_add(struct cow__tile *t)
 {
-	t->age = COW__AGE_YOUNG;
+	t->filling.age = COW__AGE_YOUNG;
 	t->list_prev = NULL;
 	t->list_next = young;
 	if (young)
@@ -50,28 +50,28 @@ take_out(struct cow__tile *t)
 	else
 		oldest = t->list_prev;
 	t->list_prev = t->list_next = NULL;
-	t->age = COW__AGE_GROWN;
+	t->filling.age = COW__AGE_GROWN;
 	nyoung--;
 }
 
 static void
 young_remove(struct cow__tile *t)
 {
-	if (t->age != COW__AGE_YOUNG)
+	if (t->filling.age != COW__AGE_YOUNG)
 		return;
 	take_out(t);
 	cow__budget_ahead_ends(cow__progress_ahead(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (t->work != COW__WORK_OWED)
-		cow__budget_learn(t->bytes, t->touched - t->warm, cow__progress_ahead(t));
-	t->committed = t->touched;
+		cow__budget_learn(t->bytes, t->filling.touched - t->filling.warm, cow__progress_ahead(t));
+	t->filling.committed = t->filling.touched;
 }
 
 /* The tile is no longer young. If it has small pages, the helper mends them. */
 static void
 grown_up(struct cow__tile *t)
 {
-	bool mend = t->missed && t->segment && cow__engine.use_helper;
+	bool mend = t->filling.missed && t->own.segment && cow__engine.use_helper;
 
 	young_remove(t);
 	if (mend)
@@ -90,12 +90,12 @@ look(struct cow__tile *t, uint64_t now)
 		return false;
 	}
 	if (n > 0) {
-		t->progress_at = now;
+		t->filling.progress_at = now;
 		take_out(t);
 		young_add(t);
 	}
-	if (t->touched >= cow__progress_chunks(t) ||
-	    cow__elapsed(t->progress_at, now) > COW__COMMIT_YOUTH_NS)
+	if (t->filling.touched >= cow__progress_chunks(t) ||
+	    cow__elapsed(t->filling.progress_at, now) > COW__COMMIT_YOUTH_NS)
 		grown_up(t);
 	return n > 0;
 }
@@ -131,10 +131,10 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->committed = t->touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
-	t->warm = warm ? t->touched : 0;
-	cow__budget_touched(t->touched - t->warm);
-	t->progress_at = cow__now();
+	t->filling.committed = t->filling.touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
+	t->filling.warm = warm ? t->filling.touched : 0;
+	cow__budget_touched(t->filling.touched - t->filling.warm);
+	t->filling.progress_at = cow__now();
 	young_add(t);
 	if (nyoung > COW__YOUNG_MOST)
 		retire();
@@ -161,7 +161,7 @@ commits(const struct cow__tile *t)
 {
 	if (cow__without(COMMIT))
 		return false;
-	return t->segment ? cow__commits() && !cow__engine.placed : cow__engine.use_collapse;
+	return t->own.segment ? cow__commits() && !cow__engine.placed : cow__engine.use_collapse;
 }
 
 /* The kernel brings the huge pages when the program writes there. What the program only reads
@@ -184,21 +184,21 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		return;
 	look_at_some(now);
 	begin_at(t, there, true);
-	rest = cow__progress_chunks(t) - t->committed;
+	rest = cow__progress_chunks(t) - t->filling.committed;
 	want = cow__min(rest, cow__max(cow__budget_room(COW__COMMIT_LEAST, t->bytes),
 	                               cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, COW__COMMIT_ONCE), COW__HUGE);
-	if (want && t->segment) {
+	if (want && t->own.segment) {
 		t->work = COW__WORK_OWED;
-		t->committed += want;
+		t->filling.committed += want;
 		cow__budget_ahead(want);
 		return;
 	}
 	if (want) {
-		t->committed += want;
-		advise(t, cow__mend_origin(t) + t->committed - want, want);
+		t->filling.committed += want;
+		advise(t, cow__mend_origin(t) + t->filling.committed - want, want);
 	}
-	if (t->age == COW__AGE_YOUNG && cow__progress_chunks(t) - t->committed >= COW__COMMIT_HELPER_LEAST)
+	if (t->filling.age == COW__AGE_YOUNG && cow__progress_chunks(t) - t->filling.committed >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
 
@@ -210,17 +210,17 @@ cow__commit_owed(struct cow__tile *t)
 	int r;
 
 	cow__engine_lock();
-	want = t->committed - t->touched;
-	at = cow__mend_origin(t) + t->touched;
+	want = t->filling.committed - t->filling.touched;
+	at = cow__mend_origin(t) + t->filling.touched;
 	cow__engine_unlock();
 	r = cow__apart_collapse(t, at, want, &done);
 	cow__engine_lock();
 	cow__stat_add(bytes_collapsed, done);
-	if (t->age == COW__AGE_YOUNG) {
-		t->missed += want - done;
+	if (t->filling.age == COW__AGE_YOUNG) {
+		t->filling.missed += want - done;
 		if (r < 0)
 			refused(t, r);
-		else if (cow__progress_chunks(t) - t->committed + want - done >= COW__COMMIT_HELPER_LEAST)
+		else if (cow__progress_chunks(t) - t->filling.committed + want - done >= COW__COMMIT_HELPER_LEAST)
 			cow__helper_want(true);
 	}
 	cow__tile_work_ends(t);
@@ -242,9 +242,9 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (t->age != COW__AGE_YOUNG || cow__progress_look(t) < 0 || t->touched >= cow__progress_chunks(t))
+	if (t->filling.age != COW__AGE_YOUNG || cow__progress_look(t) < 0 || t->filling.touched >= cow__progress_chunks(t))
 		return t->bytes;
-	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
+	return cow__mend_origin(t) - cow__tile_start(t) + t->filling.committed;
 }
 
 void
@@ -252,8 +252,8 @@ cow__commit_recycled(struct cow__tile *t)
 {
 	if (!cow__commits() || !cow__engine.use_helper)
 		return;
-	t->touched = cow__progress_chunks(t);
-	cow__budget_touched(t->touched);
+	t->filling.touched = cow__progress_chunks(t);
+	cow__budget_touched(t->filling.touched);
 	cow__mend_later(t);
 	cow__helper_want(false);
 }
@@ -261,11 +261,11 @@ cow__commit_recycled(struct cow__tile *t)
 void
 cow__commit_forget(struct cow__tile *t)
 {
-	t->small |= t->age == COW__AGE_MENDED || t->missed;
+	t->own.small |= t->filling.age == COW__AGE_MENDED || t->filling.missed;
 	young_remove(t);
 	cow__mend_end(t);
-	cow__budget_touched_ends(t->touched - t->warm);
-	t->touched = t->committed = t->warm = 0;
+	cow__budget_touched_ends(t->filling.touched - t->filling.warm);
+	t->filling.touched = t->filling.committed = t->filling.warm = 0;
 }
 
 bool
@@ -291,13 +291,13 @@ static void
 drop_ahead(struct cow__tile *t)
 {
 	cow__budget_ahead_ends(cow__progress_ahead(t));
-	t->committed = t->touched;
+	t->filling.committed = t->filling.touched;
 }
 
 void
 cow__commit_forget_young(struct cow__tile *t)
 {
-	if (t->age == COW__AGE_YOUNG) {
+	if (t->filling.age == COW__AGE_YOUNG) {
 		(void)cow__progress_look(t);
 		drop_ahead(t);
 	}
@@ -308,7 +308,7 @@ cow__commit_forget_young(struct cow__tile *t)
 void
 cow__commit_stop(struct cow__tile *t)
 {
-	if (t->age != COW__AGE_YOUNG)
+	if (t->filling.age != COW__AGE_YOUNG)
 		return;
 	drop_ahead(t); /* its page table may be gone */
 	grown_up(t);
@@ -322,14 +322,14 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 	size_t done;
 	int r;
 
-	if (!t->segment) {
+	if (!t->own.segment) {
 		advise(t, at, bytes);
 		return;
 	}
 	cow__budget_ahead(bytes);
 	r = cow__apart_remake(t, at, bytes, &done);
-	t->missed += bytes - done;
-	if (r < 0 && t->age == COW__AGE_YOUNG)
+	t->filling.missed += bytes - done;
+	if (r < 0 && t->filling.age == COW__AGE_YOUNG)
 		refused(t, r);
 	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
@@ -339,12 +339,12 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 static size_t
 batch(const struct cow__tile *t)
 {
-	size_t most = COW__COMMIT_HELPED + 2 * (t->touched - t->warm);
-	size_t committed = t->committed - t->warm, want;
+	size_t most = COW__COMMIT_HELPED + 2 * (t->filling.touched - t->filling.warm);
+	size_t committed = t->filling.committed - t->filling.warm, want;
 
 	if (committed >= most)
 		return 0;
-	want = cow__min(cow__progress_chunks(t) - t->committed,
+	want = cow__min(cow__progress_chunks(t) - t->filling.committed,
 	                cow__budget_room(COW__COMMIT_HELPED, t->bytes));
 	return cow__round_down(cow__min(want, cow__min(most - committed, COW__APART_MOST)), COW__HUGE);
 }
@@ -358,18 +358,18 @@ commit_next(struct cow__tile *t)
 	/* The program may be writing the first chunk that is missing. Leave that one to it
 	 * and go on behind. */
 	if (!cow__progress_ahead(t)) {
-		if (t->committed >= cow__progress_chunks(t) ||
-		    cow__pagemap_touched_page(cow__mend_origin(t) + t->committed) <= 0)
+		if (t->filling.committed >= cow__progress_chunks(t) ||
+		    cow__pagemap_touched_page(cow__mend_origin(t) + t->filling.committed) <= 0)
 			return false;
-		t->committed += COW__HUGE;
-		t->missed += COW__HUGE;
+		t->filling.committed += COW__HUGE;
+		t->filling.missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
 	want = commits(t) ? batch(t) : 0;
 	if (!want)
 		return false;
-	t->committed += want;
-	commit_batch(t, cow__mend_origin(t) + t->committed - want, want);
+	t->filling.committed += want;
+	commit_batch(t, cow__mend_origin(t) + t->filling.committed - want, want);
 	return true;
 }
 
@@ -386,7 +386,7 @@ commit_step(uint64_t now)
 		if (t->work)
 			continue;
 		moved |= look(t, now);
-		if (t->age == COW__AGE_YOUNG && commit_next(t))
+		if (t->filling.age == COW__AGE_YOUNG && commit_next(t))
 			return true;
 	}
 	return moved;

@@ -88,7 +88,7 @@ is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 	const struct cow__tile *t = cow__tile_find(start);
 
 	for (; t && cow__tile_start(t) < end; t = t->next)
-		if (t->kind != COW__LIVE || t->segment != s)
+		if (t->kind != COW__LIVE || t->own.segment != s)
 			return false;
 	return t != NULL;
 }
@@ -132,7 +132,7 @@ is_filled_before(const struct cow__tile *t)
 {
 	uintptr_t start = first_unit_before(t), end = cow__tile_start(t);
 
-	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end)
+	return start >= cow__engine.start && start < end ? is_filled(t->own.segment, start, end)
 	                                                 : COW__FILLED_NO;
 }
 
@@ -148,7 +148,7 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	if (cow__without(UNITS) || !cow__commits() || cow__engine.placed || unit < start || unit == end ||
 	    unit + COW__HUGE > cow__tile_end(t))
 		return;
-	judge(t->segment, start);
+	judge(t->own.segment, start);
 	if (!cow__units_due(&judged, is_filled_before(t)))
 		return;
 	r = cow__map_collapse(unit, COW__HUGE, &done);

@@ -31,7 +31,7 @@ cow__segment_control_end(struct cow__segment *s)
 	if (t) {
 		cow__tile_change_begin(t);
 		r = cow__map_none(cow__tile_start(t), t->bytes);
-		t->backing = r == 0 ? COW__NONE : t->backing;
+		t->map.backing = r == 0 ? COW__NONE : t->map.backing;
 		cow__tile_change_end(t);
 		if (r == 0)
 			(void)cow__tile_put(t);
@@ -92,7 +92,7 @@ cow__segment_control(struct cow__segment *s)
 		return r;
 	}
 	cow__tile_change_begin(t);
-	t->backing = COW__ANON; /* merges with nothing of the segment */
+	t->map.backing = COW__ANON; /* merges with nothing of the segment */
 	cow__tile_change_end(t);
 	s->control_tile = t;
 	use_words(s, cow__tile_start(t), list);

@@ -105,7 +105,7 @@ changed(const struct watch *w, const struct cow__tile *t, size_t offset)
 {
 	unsigned n = samples(w->bytes), wrong = 0;
 
-	if (t->attributes || t->overlay || offset + w->bytes > t->bytes)
+	if (t->map.attributes || t->map.overlay || offset + w->bytes > t->bytes)
 		return true;
 	for (unsigned i = 0; i < n; i++)
 		wrong += hash_page(sample(cow__tile_start(t) + offset,
@@ -119,7 +119,7 @@ was_copied(const struct watch *w, const struct cow__tile *t, size_t before)
 {
 	ssize_t n;
 
-	if (t->backing != COW__PRIVATE)
+	if (t->map.backing != COW__PRIVATE)
 		return false;
 	n = cow__copied_bytes(t);
 	return n < 0 || (size_t)n > before + w->bytes / COW__WATCHED_WRONG_SHARE;

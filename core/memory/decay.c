@@ -23,10 +23,10 @@ take_pages(const struct cow__tile *t)
 {
 	int r;
 
-	if (t->backing == COW__ANON)
+	if (t->map.backing == COW__ANON)
 		return cow__map_none(cow__tile_start(t), t->bytes);
 	/* The pages of a marked file may have to stay, but nobody uses them here again. */
-	if (t->segment && t->segment->marked) {
+	if (t->own.segment && t->own.segment->marked) {
 		(void)cow__map_punch(cow__tile_start(t), t->bytes);
 		return cow__map_none(cow__tile_start(t), t->bytes);
 	}
@@ -45,8 +45,8 @@ cow__decay_rest(const struct cow__tile *t)
 	const struct cow__tile *rest = t->next;
 	size_t bytes = -cow__tile_end(t) & (COW__HUGE - 1);
 
-	if (bytes && rest && rest->kind == COW__FREE && rest->backing == COW__SHARED &&
-	    rest->segment == t->segment && cow__tile_heat(rest) == COW__COLD)
+	if (bytes && rest && rest->kind == COW__FREE && rest->map.backing == COW__SHARED &&
+	    rest->own.segment == t->own.segment && cow__tile_heat(rest) == COW__COLD)
 		(void)cow__map_punch(cow__tile_start(rest), cow__min(bytes, rest->bytes));
 }
 
@@ -68,19 +68,19 @@ cool(struct cow__tile *t, bool unlocked)
 	} else {
 		r = take_pages(t);
 	}
-	if (r == 0 && t->backing == COW__SHARED && !t->segment->marked)
+	if (r == 0 && t->map.backing == COW__SHARED && !t->own.segment->marked)
 		cow__decay_rest(t);
 	cow__tile_change_begin(t);
-	if (r == 0 && (t->backing == COW__ANON || t->segment->marked)) {
-		if (t->segment)
-			cow__segment_unref(t->segment);
-		t->segment = NULL;
-		t->backing = COW__NONE;
+	if (r == 0 && (t->map.backing == COW__ANON || t->own.segment->marked)) {
+		if (t->own.segment)
+			cow__segment_unref(t->own.segment);
+		t->own.segment = NULL;
+		t->map.backing = COW__NONE;
 	}
-	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
-	t->small &= r < 0;
+	t->own.freed_at = r == 0 ? 0 : cow__now(); /* later, then */
+	t->own.small &= r < 0;
 	cow__tile_change_end(t);
-	if (t->backing == COW__NONE)
+	if (t->map.backing == COW__NONE)
 		cow__bare_put(t);
 	else
 		(void)cow__tile_put(t);
@@ -94,7 +94,7 @@ cow__decay_child(void)
 {
 	if (!cooling)
 		return;
-	cow__segment_note_left(cooling->segment, cow__tile_start(cooling), cooling->bytes);
+	cow__segment_note_left(cooling->own.segment, cow__tile_start(cooling), cooling->bytes);
 	(void)cow__tile_put(cooling);
 	cooling = NULL;
 }
@@ -130,7 +130,7 @@ is_due(uint64_t now, size_t most)
 {
 	const struct cow__tile *oldest = cow__engine.warm_first;
 
-	return oldest && (cow__elapsed(oldest->freed_at, now) >=
+	return oldest && (cow__elapsed(oldest->own.freed_at, now) >=
 	                          cow__engine.decay_ns ||
 	                  cow__engine.warm_bytes > most);
 }
@@ -148,7 +148,7 @@ cool_from(const struct cow__tile *t, uint64_t now, size_t most, size_t bytes)
 {
 	size_t slice = cow__min(COW__WARM_SLICE, cow__round_up(bytes, COW__HUGE));
 
-	if (cow__elapsed(t->freed_at, now) < cow__engine.decay_ns)
+	if (cow__elapsed(t->own.freed_at, now) < cow__engine.decay_ns)
 		slice = cow__min(slice, cow__engine.warm_bytes - most);
 	return slice < t->bytes ? cow__round_down(cow__tile_end(t) - slice, COW__HUGE) : 0;
 }
@@ -198,7 +198,7 @@ uint64_t
 cow__decay_next(void)
 {
 	return cow__engine.warm_first
-	               ? cow__engine.warm_first->freed_at + cow__engine.decay_ns
+	               ? cow__engine.warm_first->own.freed_at + cow__engine.decay_ns
 	               : 0;
 }
 

@@ -67,8 +67,8 @@ cow__extent_live(struct cow__tile *t, size_t used)
 {
 	struct cow__node node = t->node;
 	struct cow__tile *prev = t->prev, *next = t->next;
-	struct cow__segment *segment = t->segment;
-	uint8_t backing = t->backing;
+	struct cow__segment *segment = t->own.segment;
+	uint8_t backing = t->map.backing;
 	size_t bytes = t->bytes;
 
 	*t = (struct cow__tile){
@@ -77,10 +77,10 @@ cow__extent_live(struct cow__tile *t, size_t used)
 		.next = next,
 		.bytes = bytes,
 		.kind = COW__LIVE,
-		.backing = backing,
-		.segment = segment,
-		.refs = 1,
-		.used = used,
+		.map.backing = backing,
+		.own.segment = segment,
+		.own.refs = 1,
+		.map.used = used,
 	};
 	cow__extent_counts(bytes);
 }
@@ -116,7 +116,7 @@ commit(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
 	/* Who writes all of it commits it with cow__commit_range(). */
 	if (t->bytes - dirty >= COW__HUGE && !(flags & COW__EXTENT_WHOLE))
 		cow__commit_fresh(t, dirty);
-	else if (dirty && small && t->segment)
+	else if (dirty && small && t->own.segment)
 		cow__commit_recycled(t);
 }
 
@@ -143,21 +143,21 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if ((flags & COW__EXTENT_STRICT) || cow__engine.strict) {
 		r = cow__map_populate(cow__tile_start(t), len);
 		if (r < 0) {
-			t->freed_at = cow__now();
+			t->own.freed_at = cow__now();
 			(void)cow__tile_put(t);
 			return r;
 		}
 	}
 	/* It may be sent, but not with the bytes that its last owner left behind
 	 * it. */
-	if (t->segment && t->segment->single && dirty > bytes)
+	if (t->own.segment && t->own.segment->single && dirty > bytes)
 		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
-	small = t->small;
+	small = t->own.small;
 	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
-	t->zeroed = zeros && t->backing == COW__ANON;
-	cow__engine.zeroed |= t->zeroed != 0;
+	t->map.zeroed = zeros && t->map.backing == COW__ANON;
+	cow__engine.zeroed |= t->map.zeroed != 0;
 	if (anon && !zeros)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
@@ -182,8 +182,8 @@ cow__extent_make(size_t bytes, size_t align, unsigned flags, enum cow__use use,
 		return r;
 	r = cow__extent_new(bytes, align, flags, ret, ret_dirty);
 	if (r == 0) {
-		(*ret)->use = use;
-		(*ret)->allocation = a;
+		(*ret)->map.use = use;
+		(*ret)->map.allocation = a;
 		owed = (*ret)->work == COW__WORK_OWED;
 	}
 	cow__engine_tick();
@@ -240,15 +240,14 @@ end_part(struct cow__tile *part, uintptr_t reached)
 {
 	uintptr_t end = cow__tile_end(part);
 
-	part->hollow = end > reached ? cow__min(end - reached, part->bytes) : 0;
+	part->own.hollow = end > reached ? cow__min(end - reached, part->bytes) : 0;
 	cow__engine.live_bytes -= part->bytes;
 	cow__stat_sub(bytes_live, part->bytes);
 	part->kind = COW__LIMBO;
-	part->refs = part->word = 0;
-	part->use = COW__USE_STORAGE;
-	part->exposed = false;
-	part->touched = 0;
-	part->allocation = NULL;
+	part->own.refs = part->own.word = 0;
+	part->map.use = COW__USE_STORAGE;
+	part->filling.touched = 0;
+	part->map.allocation = NULL;
 	cow__recycle(part, true);
 }
 
@@ -281,19 +280,19 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		rest = cow__tile_cut(t, to - end);
 		if (!rest)
 			return false;
-		rest->used = rest->bytes;
-		rest->word = 0;
+		rest->map.used = rest->bytes;
+		rest->own.word = 0;
 		cow__stat_add(blocks_live, 1);
 	}
 	if (start > from) {
 		part = cow__tile_cut(t, end - start);
 		if (!part)
 			return false;
-		t->used = t->bytes;
+		t->map.used = t->bytes;
 	} else {
 		cow__stat_sub(blocks_live, 1);
 		if (rest)
-			rest->word = t->word;
+			rest->own.word = t->own.word;
 	}
 	end_part(part, reached);
 	return true;
@@ -310,9 +309,9 @@ grow(struct cow__tile *t, size_t more)
 	fresh = cow__tile_heat(t->next) != COW__WARM;
 	if (cow__tile_grow(t, more) < 0)
 		return false;
-	t->hollow = 0;
+	t->own.hollow = 0;
 	cow__extent_counts(more);
-	if (fresh && t->segment && more >= COW__HUGE &&
+	if (fresh && t->own.segment && more >= COW__HUGE &&
 	    cow__tile_start(t) % COW__HUGE == 0)
 		cow__commit_from(t, old);
 	return true;
@@ -336,6 +335,6 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 		                   : !grow(t, len - t->bytes))
 			return false;
 	}
-	t->used = bytes;
+	t->map.used = bytes;
 	return true;
 }

@@ -55,7 +55,7 @@ bool cow__extent_resize(struct cow__tile *t, size_t bytes);
 static inline size_t
 cow__extent_usable(const struct cow__tile *t)
 {
-	return cow__min(cow__round_up(cow__max(t->used, 1), cow__page), t->bytes);
+	return cow__min(cow__round_up(cow__max(t->map.used, 1), cow__page), t->bytes);
 }
 
 /* Ends a part of a live tile. What is before and behind it lives on, each as a

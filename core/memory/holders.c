@@ -26,15 +26,15 @@ cow__words_forget(uint64_t bit)
 static uint64_t *
 word_of(const struct cow__tile *t)
 {
-	return t->word && t->segment && t->segment->words
-	               ? &t->segment->words[t->word - 1]
+	return t->own.word && t->own.segment && t->own.segment->words
+	               ? &t->own.segment->words[t->own.word - 1]
 	               : NULL;
 }
 
 static bool
 holds(const struct cow__tile *t)
 {
-	return t->segment && t->refs > 0 &&
+	return t->own.segment && t->own.refs > 0 &&
 	       (t->kind == COW__LIVE || t->kind == COW__LIMBO);
 }
 
@@ -108,30 +108,29 @@ inherit(struct cow__tile *t)
 {
 	uint64_t *word;
 
-	inherit_file(t->segment);
+	inherit_file(t->own.segment);
 
 	/* Inherited without a word: the segment's word has the earlier
 	 * holders. */
-	if (!t->word && !t->held)
-		t->word = cow__segment_word_new(t->segment);
-	t->held = cow__max(t->held, COW__HELD_COUNTED);
+	if (!t->own.word && !t->own.held)
+		t->own.word = cow__segment_word_new(t->own.segment);
+	t->own.held = cow__max(t->own.held, COW__HELD_COUNTED);
 	word = word_of(t);
 	if (word)
 		__atomic_fetch_or(word, after_fork(), __ATOMIC_RELEASE);
 	else
-		t->word = 0;
-	if (cow__slot_childs() == COW__UNCOUNTED || (!word && !t->segment->words))
-		t->held = COW__HELD_UNCOUNTED;
+		t->own.word = 0;
+	if (cow__slot_childs() == COW__UNCOUNTED || (!word && !t->own.segment->words))
+		t->own.held = COW__HELD_UNCOUNTED;
 }
 
 void
-cow__holders_inherit(void)
+cow__holders_inherit(struct cow__tile *t)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		/* Spare pages are not for the child, nor what a rewrite has begun to
-		 * write. A child that is slow to start would keep the parent from them. */
-		if (holds(t) && t->refs > t->open)
-			inherit(t);
+	/* Spare pages are not for the child, nor what a rewrite has begun to
+	 * write. A child that is slow to start would keep the parent from them. */
+	if (holds(t) && t->own.refs > t->own.open)
+		inherit(t);
 }
 
 /* Other living holders of a word; forgets the dead ones. */
@@ -170,9 +169,9 @@ cow__holders_apart(struct cow__segment *s, struct cow__census *c)
 bool
 cow__holders_alone(const struct cow__tile *t, struct cow__census *c)
 {
-	if (!t->segment)
-		return !t->held;
-	return t->held != COW__HELD_UNCOUNTED && cow__holders_apart(t->segment, c);
+	if (!t->own.segment)
+		return !t->own.held;
+	return t->own.held != COW__HELD_UNCOUNTED && cow__holders_apart(t->own.segment, c);
 }
 
 bool
@@ -180,18 +179,18 @@ cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 {
 	uint64_t *word = word_of(t);
 
-	if (t->held == COW__HELD_UNCOUNTED)
+	if (t->own.held == COW__HELD_UNCOUNTED)
 		return false;
-	if (!t->segment || !t->segment->forked)
+	if (!t->own.segment || !t->own.segment->forked)
 		return true;
 	/* Without a word of its own: the file's. */
-	if (!word && t->held)
-		word = t->segment->words;
-	if (word ? others(word, c) != 0 : t->held)
+	if (!word && t->own.held)
+		word = t->own.segment->words;
+	if (word ? others(word, c) != 0 : t->own.held)
 		return false;
-	if (c->segment != t->segment)
-		c->left = cow__segment_left(t->segment);
-	c->segment = t->segment;
+	if (c->segment != t->own.segment)
+		c->left = cow__segment_left(t->own.segment);
+	c->segment = t->own.segment;
 	return c->left;
 }
 
@@ -206,15 +205,15 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 		cow__stat_add(bytes_limbo, t->bytes);
 	if (!word) {
 		if (unread)
-			t->held = COW__HELD_NEVER;
+			t->own.held = COW__HELD_NEVER;
 		return unread;
 	}
 	/* A shared bit stays, for the others. */
 	__atomic_fetch_and(word, ~cow__slot_mine() | COW__SHARED_BIT, __ATOMIC_RELEASE);
-	if (unread && t->segment->owner) {
-		cow__segment_word_free(t->segment, t->word);
-		t->word = 0;
-		t->held = COW__HELD_NEVER;
+	if (unread && t->own.segment->owner) {
+		cow__segment_word_free(t->own.segment, t->own.word);
+		t->own.word = 0;
+		t->own.held = COW__HELD_NEVER;
 	}
 	return unread;
 }
@@ -223,12 +222,12 @@ void
 cow__holders_reset(struct cow__segment *s)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		if (t->segment != s)
+		if (t->own.segment != s)
 			continue;
-		if (t->word && s->owner && s->words)
-			cow__segment_word_free(s, t->word);
-		t->word = 0;
-		t->held = COW__HELD_NEVER;
+		if (t->own.word && s->owner && s->words)
+			cow__segment_word_free(s, t->own.word);
+		t->own.word = 0;
+		t->own.held = COW__HELD_NEVER;
 	}
 	if (s->words)
 		__atomic_store_n(&s->words[0], 0, __ATOMIC_RELAXED);

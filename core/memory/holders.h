@@ -49,8 +49,8 @@ int cow__holders_before_fork(void);
 void cow__holders_parent(void);
 void cow__holders_child(void);
 
-/* Marks the pages of all tiles as held by this process and the coming child. */
-void cow__holders_inherit(void);
+/* Marks the pages of a tile as held by this process and the coming child. */
+void cow__holders_inherit(struct cow__tile *t);
 
 /* May this process write these pages in place, or use them again? */
 bool cow__holders_alone(const struct cow__tile *t, struct cow__census *c);

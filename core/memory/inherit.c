@@ -22,9 +22,9 @@ unmap_in_child(struct cow__tile *t)
 		cow__tile_unlist(t);
 	(void)cow__map_none(cow__tile_start(t), t->bytes);
 	cow__tile_change_begin(t);
-	t->backing = COW__NONE;
+	t->map.backing = COW__NONE;
 	cow__tile_change_end(t);
-	t->freed_at = 0;
+	t->own.freed_at = 0;
 }
 
 /* One tile of a forked child. Returns the tile behind it. */
@@ -32,25 +32,25 @@ static struct cow__tile *
 tile_in_child(struct cow__tile *t)
 {
 	/* The helper's own mappings were not inherited: no holes. */
-	if (t->kind == COW__INNER && t->backing == COW__NONE &&
+	if (t->kind == COW__INNER && t->map.backing == COW__NONE &&
 	    cow__map_none(cow__tile_start(t), t->bytes) == 0)
 		return cow__tile_put(t)->next;
 	/* Live: inherited, or kept by the helper at the fork. */
 	if (t->kind == COW__INNER || t->kind == COW__LOST ||
 	    t->kind == COW__LIVE)
 		return t->next;
-	if (t->backing != COW__NONE) {
+	if (t->map.backing != COW__NONE) {
 		unmap_in_child(t);
 		if (t->kind == COW__FREE) {
-			if (t->segment)
-				cow__segment_unref(t->segment);
-			t->segment = NULL;
+			if (t->own.segment)
+				cow__segment_unref(t->own.segment);
+			t->own.segment = NULL;
 			return cow__tile_put(t)->next;
 		}
 	}
 	/* Limbo: wait for views, or drop what nobody here reads. */
-	if (t->kind == COW__LIMBO && t->refs == 0) {
-		if (t->segment)
+	if (t->kind == COW__LIMBO && t->own.refs == 0) {
+		if (t->own.segment)
 			cow__extent_leave_segment(t);
 		return cow__tile_put(t)->next;
 	}
@@ -58,17 +58,20 @@ tile_in_child(struct cow__tile *t)
 }
 
 /* A tile that shows others' pages alone has no use for its own ones, which a child may not
- * write. It keeps no file for them. */
+ * write. It keeps no file for them. The fork gave this process no hold on them: their word is
+ * others', and may be used again. */
 static void
 drop_own_pages(struct cow__tile *t)
 {
-	t->word = 0;
-	t->held = COW__HELD_NEVER;
-	if (!t->segment || !t->npieces)
+	if (!t->own.held)
+		cow__segment_note_left(t->own.segment, cow__tile_start(t), t->bytes);
+	t->own.word = 0;
+	t->own.held = COW__HELD_NEVER;
+	if (!t->own.segment || !t->map.npieces)
 		return;
 	cow__tile_change_begin(t);
-	cow__segment_unref(t->segment);
-	t->segment = NULL;
+	cow__segment_unref(t->own.segment);
+	t->own.segment = NULL;
 	cow__tile_change_end(t);
 	/* From now on it is counted as a view: where its pages are. */
 	cow__stat_sub(bytes_live, t->bytes);
@@ -81,22 +84,16 @@ cow__extents_child(void)
 	struct cow__tile *t, *next;
 
 	cow__limbo_child();
-	/* The fork gave this process no hold on pages that nobody showed. Their words are
-	 * others', and may be used again. */
-	for (t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->refs == 0) {
-			if (!t->held)
-				cow__segment_note_left(t->segment, cow__tile_start(t),
-				                       t->bytes);
-			drop_own_pages(t);
-		}
 	for (t = cow__tile_first(); t; t = next) {
-		t->pin = COW__PIN_NONE;
+		if (cow__tile_is_pinned(t))
+			t->own.outside = COW__OUTSIDE_NONE;
 		cow__tile_work_ends(t);
 		if (t->work) {
 			cow__extent_free(t);
 			return cow__extents_child();
 		}
+		if (t->kind == COW__LIVE && t->own.refs == 0)
+			drop_own_pages(t);
 		next = tile_in_child(t);
 	}
 }

@@ -21,10 +21,10 @@ cow__mend_later(struct cow__tile *t)
 {
 	if (cow__without(MENDING))
 		return;
-	t->missed = 0;
-	t->age = COW__AGE_MENDED;
-	t->committed = 0;
-	t->progress_at = cow__now();
+	t->filling.missed = 0;
+	t->filling.age = COW__AGE_MENDED;
+	t->filling.committed = 0;
+	t->filling.progress_at = cow__now();
 	t->list_prev = NULL;
 	t->list_next = mended;
 	if (mended)
@@ -35,10 +35,10 @@ cow__mend_later(struct cow__tile *t)
 void
 cow__mend_end(struct cow__tile *t)
 {
-	if (t->age != COW__AGE_MENDED)
+	if (t->filling.age != COW__AGE_MENDED)
 		return;
-	t->age = COW__AGE_GROWN;
-	t->committed = t->touched;
+	t->filling.age = COW__AGE_GROWN;
+	t->filling.committed = t->filling.touched;
 	if (t->list_prev)
 		t->list_prev->list_next = t->list_next;
 	else
@@ -67,7 +67,7 @@ cow__mend_child(void)
 static bool
 has_holes(const struct cow__tile *t)
 {
-	return t->shadow || t->npieces;
+	return t->own.shadow || t->map.npieces;
 }
 
 /* Of the next bytes, how many are in chunks of which most pages are there?
@@ -87,11 +87,11 @@ dense(uintptr_t at, size_t most)
 static void
 mend(struct cow__tile *t)
 {
-	uintptr_t at = cow__mend_origin(t) + t->committed;
-	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n, done;
+	uintptr_t at = cow__mend_origin(t) + t->filling.committed;
+	size_t most = cow__min(COW__APART_MOST, t->filling.touched - t->filling.committed), n, done;
 
 	if (has_holes(t)) {
-		t->small = true;
+		t->own.small = true;
 		cow__mend_end(t);
 		return;
 	}
@@ -101,14 +101,14 @@ mend(struct cow__tile *t)
 	cow__helper_lock();
 	cow__tile_work_ends(t);
 	/* It may have ended, and begun anew at another place. */
-	if (t->work != COW__WORK_DOOMED && t->age == COW__AGE_MENDED && !has_holes(t) &&
-	    at == cow__mend_origin(t) + t->committed && most <= t->touched - t->committed) {
-		t->committed += n ? n : COW__HUGE;
+	if (t->work != COW__WORK_DOOMED && t->filling.age == COW__AGE_MENDED && !has_holes(t) &&
+	    at == cow__mend_origin(t) + t->filling.committed && most <= t->filling.touched - t->filling.committed) {
+		t->filling.committed += n ? n : COW__HUGE;
 		if (n) { /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);
 			cow__resident_later(t, n);
 		}
-		if (t->age == COW__AGE_MENDED && t->committed >= t->touched)
+		if (t->filling.age == COW__AGE_MENDED && t->filling.committed >= t->filling.touched)
 			cow__mend_end(t);
 	}
 	if (t->work == COW__WORK_DOOMED)
@@ -119,7 +119,7 @@ bool
 cow__mend_step(uint64_t now)
 {
 	for (struct cow__tile *t = mended; t; t = t->list_next) {
-		if (t->work || cow__elapsed(t->progress_at, now) < COW__MEND_WAIT_NS)
+		if (t->work || cow__elapsed(t->filling.progress_at, now) < COW__MEND_WAIT_NS)
 			continue;
 		mend(t);
 		return true;

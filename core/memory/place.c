@@ -38,9 +38,9 @@ map_bare(struct cow__tile *t, bool anon, bool huge, bool single)
 	                           cow__segment_offset(cow__tile_start(t)),
 	                           false);
 	if (r == 0) {
-		t->backing = anon ? COW__ANON : COW__SHARED;
-		t->segment = s;
-		t->freed_at = 0;
+		t->map.backing = anon ? COW__ANON : COW__SHARED;
+		t->own.segment = s;
+		t->own.freed_at = 0;
 		if (s)
 			cow__segment_ref(s);
 	}
@@ -105,15 +105,15 @@ map_behind(const struct cow__tile *t, size_t more)
 {
 	struct cow__tile *b = t->next;
 
-	if (!b || b->kind != COW__FREE || b->backing != COW__NONE ||
+	if (!b || b->kind != COW__FREE || b->map.backing != COW__NONE ||
 	    cow__tile_end(t) % COW__HUGE != 0 ||
-	    (t->segment && t->segment != cow__engine.current))
+	    (t->own.segment && t->own.segment != cow__engine.current))
 		return false;
 	b = cow__tile_carve(b, cow__tile_start(b),
 	                    cow__min(cow__round_up(more, COW__HUGE), b->bytes));
 	if (!b)
 		return false;
-	if (map_bare(b, t->backing == COW__ANON, true, false) < 0) {
+	if (map_bare(b, t->map.backing == COW__ANON, true, false) < 0) {
 		(void)cow__tile_put(b);
 		return false;
 	}
@@ -150,7 +150,7 @@ has_behind(const struct cow__tile *t, size_t bytes)
 		bytes -= b->bytes;
 		b = b->next;
 	}
-	return b && b->kind == COW__FREE && b->backing == COW__NONE && b->bytes >= bytes;
+	return b && b->kind == COW__FREE && b->map.backing == COW__NONE && b->bytes >= bytes;
 }
 
 /* Takes a warm tile off the lists, with as much of what lies behind it as `bytes`
@@ -167,7 +167,7 @@ take_with_more(struct cow__tile *t, size_t bytes)
 		(void)cow__tile_put(t);
 		return NULL;
 	}
-	t->hollow = more;
+	t->own.hollow = more;
 	return t;
 }
 
@@ -180,8 +180,8 @@ take_behind_last(size_t bytes, size_t align, unsigned want)
 	struct cow__tile *t = rest_at ? cow__tile_find(rest_at) : NULL;
 
 	if (!t || cow__tile_start(t) != rest_at || rest_at % align != 0 || t->kind != COW__FREE ||
-	    cow__tile_heat(t) != COW__COLD || !t->segment || t->segment->single ||
-	    !cow__tile_serves(t, want) || !cow__segment_usable(t->segment))
+	    cow__tile_heat(t) != COW__COLD || !t->own.segment || t->own.segment->single ||
+	    !cow__tile_serves(t, want) || !cow__segment_usable(t->own.segment))
 		return NULL;
 	/* What is mapped there becomes one tile with it. */
 	if (t->bytes < bytes && !map_behind(t, bytes - t->bytes))
@@ -219,9 +219,9 @@ find_part(size_t bytes, size_t align, unsigned want)
 	size_t least = bytes / COW__WARM_PART_SHARE;
 
 	for (int looks = 0; t && looks < COW__WARM_PARTS_SEEN; t = t->list_next, looks++) {
-		if (t->bytes < least || t->bytes >= bytes || t->hollow ||
+		if (t->bytes < least || t->bytes >= bytes || t->own.hollow ||
 		    cow__tile_start(t) % align != 0 || !cow__tile_serves(t, want) ||
-		    !cow__segment_usable(t->segment) ||
+		    !cow__segment_usable(t->own.segment) ||
 		    !has_behind(t, bytes - t->bytes))
 			continue;
 		best = t;
@@ -240,7 +240,7 @@ find_warm(size_t bytes, size_t align, size_t huge, unsigned want, uintptr_t *ret
 	struct cow__tile *t = cow__tile_search(COW__WARM, want, bytes, align);
 
 	if (t && cow__round_up(cow__tile_start(t), align) % huge != 0 &&
-	    (t->hollow || bytes >= COW__UNALIGNED_MOST)) {
+	    (t->own.hollow || bytes >= COW__UNALIGNED_MOST)) {
 		align = huge;
 		t = cow__tile_search(COW__WARM, want, bytes, align);
 	}
@@ -257,14 +257,14 @@ cow__place_has_warm(size_t bytes, size_t align, unsigned flags)
 	        find_warm(bytes, align, huge, flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0,
 	                  &at);
 
-	return t && !t->hollow;
+	return t && !t->own.hollow;
 }
 
 /* Can this free tile be a block that is alone in its file? */
 static bool
 serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
 {
-	return t->segment->single && at == cow__tile_start(t) &&
+	return t->own.segment->single && at == cow__tile_start(t) &&
 	       t->bytes / 2 <= bytes;
 }
 
@@ -310,24 +310,24 @@ cow__place_at(uintptr_t at, size_t bytes, bool anon, struct cow__tile **ret, siz
 	if (!t || t->kind != COW__FREE)
 		return -ENOMEM;
 	/* Relatives have this file, or the program wants the other kind of memory. */
-	if (t->backing != COW__NONE &&
-	    (!cow__segment_usable(t->segment) || (t->backing == COW__ANON) != anon ||
-	     (t->segment && t->segment->single))) {
-		cow__bare_make(t, t->segment);
+	if (t->map.backing != COW__NONE &&
+	    (!cow__segment_usable(t->own.segment) || (t->map.backing == COW__ANON) != anon ||
+	     (t->own.segment && t->own.segment->single))) {
+		cow__bare_make(t, t->own.segment);
 		t = cow__tile_find(at);
 	}
 	t = t ? cow__tile_carve(t, at, cow__min(bytes, cow__tile_end(t) - at)) : NULL;
 	if (!t)
 		return -ENOMEM;
-	if (t->backing == COW__NONE)
+	if (t->map.backing == COW__NONE)
 		r = map_bare(t, anon, true, false);
-	else if (!cow__segment_usable(t->segment) || (t->backing == COW__ANON) != anon)
+	else if (!cow__segment_usable(t->own.segment) || (t->map.backing == COW__ANON) != anon)
 		r = -ENOMEM;
 	if (r < 0) {
 		(void)cow__tile_put(t);
 		return r;
 	}
-	*ret_dirty = cow__tile_heat(t) == COW__WARM ? t->bytes - t->hollow : 0;
+	*ret_dirty = cow__tile_heat(t) == COW__WARM ? t->bytes - t->own.hollow : 0;
 	*ret = t;
 	return 0;
 }
@@ -361,13 +361,13 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 		rest_at = cow__tile_end(t);
 	if (single)
 		/* The process that receives the file must not get this, too. */
-		cow__bare_make(t->next, t->segment);
+		cow__bare_make(t->next, t->own.segment);
 	/* All of it will be written at once, so all of it shall be huge. */
-	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
+	if (t->own.hollow && (flags & COW__EXTENT_WHOLE) &&
 	    cow__map_punch(cow__tile_start(t), bytes) == 0)
-		t->hollow = bytes;
+		t->own.hollow = bytes;
 	if (cow__tile_heat(t) == COW__WARM)
-		*ret_dirty = bytes - t->hollow;
+		*ret_dirty = bytes - t->own.hollow;
 	*ret = t;
 	return 0;
 }

@@ -24,19 +24,19 @@ cow__progress_chunks(const struct cow__tile *t)
 int
 cow__progress_look(struct cow__tile *t)
 {
-	size_t rest = cow__progress_chunks(t) - t->touched, reached;
-	int n = cow__pagemap_touched(cow__mend_origin(t) + t->touched, COW__HUGE, rest / COW__HUGE,
+	size_t rest = cow__progress_chunks(t) - t->filling.touched, reached;
+	int n = cow__pagemap_touched(cow__mend_origin(t) + t->filling.touched, COW__HUGE, rest / COW__HUGE,
 	                             PASSED / COW__HUGE);
 
 	if (n <= 0)
 		return n;
-	reached = t->touched + (size_t)n * COW__HUGE;
-	cow__budget_ahead_ends(cow__min(reached, t->committed) - t->touched);
-	cow__budget_touched(reached - t->touched);
-	t->touched = reached;
-	if (t->committed < reached) {
-		t->missed += reached - t->committed;
-		t->committed = reached;
+	reached = t->filling.touched + (size_t)n * COW__HUGE;
+	cow__budget_ahead_ends(cow__min(reached, t->filling.committed) - t->filling.touched);
+	cow__budget_touched(reached - t->filling.touched);
+	t->filling.touched = reached;
+	if (t->filling.committed < reached) {
+		t->filling.missed += reached - t->filling.committed;
+		t->filling.committed = reached;
 	}
 	return n;
 }

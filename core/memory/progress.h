@@ -20,7 +20,7 @@ size_t cow__progress_chunks(const struct cow__tile *t);
 static inline size_t
 cow__progress_ahead(const struct cow__tile *t)
 {
-	return t->committed - t->touched;
+	return t->filling.committed - t->filling.touched;
 }
 
 /* Looks how far the tile was filled. Returns the chunks that are new, or -errno. */

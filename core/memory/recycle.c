@@ -38,11 +38,11 @@ static unsigned limbo_count COW_FORK_DATA;
 static void
 hollow_out(struct cow__tile *t)
 {
-	if (t->hollow < COW__HOLLOW_LEAST || t->backing != COW__SHARED ||
-	    cow__map_punch(cow__tile_end(t) - t->hollow, t->hollow) < 0)
-		t->hollow = 0;
-	if (t->hollow == t->bytes)
-		t->freed_at = 0;
+	if (t->own.hollow < COW__HOLLOW_LEAST || t->map.backing != COW__SHARED ||
+	    cow__map_punch(cow__tile_end(t) - t->own.hollow, t->own.hollow) < 0)
+		t->own.hollow = 0;
+	if (t->own.hollow == t->bytes)
+		t->own.freed_at = 0;
 }
 
 /* cow__extent_poll_limbo() looks at it again. */
@@ -61,33 +61,33 @@ wait_in_limbo(struct cow__tile *t)
 static int
 map_as_free(struct cow__tile *t, bool alone)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	int r = 0;
 
 	if (s && !(alone && s->owner)) {
 		r = cow__map_none(cow__tile_start(t), t->bytes);
 		if (r == 0) {
 			cow__segment_unref(s);
-			t->segment = NULL;
-			t->backing = COW__NONE;
+			t->own.segment = NULL;
+			t->map.backing = COW__NONE;
 		}
-	} else if (s && (t->backing != COW__SHARED || t->slow)) {
+	} else if (s && (t->map.backing != COW__SHARED || t->map.slow)) {
 		r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
 		                    cow__segment_offset(cow__tile_start(t)),
 		                    false);
 		if (r == 0)
-			t->backing = COW__SHARED;
+			t->map.backing = COW__SHARED;
 		else if (cow__map_none(cow__tile_start(t), t->bytes) == 0) {
 			cow__segment_leave(s, cow__tile_start(t), t->bytes);
 			cow__segment_unref(s);
-			t->segment = NULL;
-			t->backing = COW__NONE;
+			t->own.segment = NULL;
+			t->map.backing = COW__NONE;
 			r = 0;
 		}
-	} else if (!s && (t->backing != COW__ANON || t->slow || cow__engine.retired)) {
+	} else if (!s && (t->map.backing != COW__ANON || t->map.slow || cow__engine.retired)) {
 		r = cow__map_none(cow__tile_start(t), t->bytes);
 		if (r == 0)
-			t->backing = COW__NONE;
+			t->map.backing = COW__NONE;
 	}
 	return r;
 }
@@ -95,19 +95,19 @@ map_as_free(struct cow__tile *t, bool alone)
 void
 cow__recycle(struct cow__tile *t, bool alone)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	/* It was not frozen, because a device had pages of it. The kernel may have some still. */
-	bool kept = t->overlay == COW__OVERLAY_LASTS && t->backing == COW__SHARED;
+	bool kept = t->map.overlay == COW__OVERLAY_LASTS && t->map.backing == COW__SHARED;
 	int r;
 
 	cow__tile_change_begin(t);
 	r = map_as_free(t, alone);
 	cow__attributes_free(t);
-	if (t->bound && t->backing == COW__SHARED)
+	if (t->own.bound && t->map.backing == COW__SHARED)
 		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
 	if (r == 0) {
-		t->overlay = COW__OVERLAY_NONE;
-		t->slow = t->bound = false;
+		t->map.overlay = COW__OVERLAY_NONE;
+		t->map.slow = t->own.bound = false;
 	}
 	cow__tile_change_end(t);
 	if (r < 0) {
@@ -119,15 +119,15 @@ cow__recycle(struct cow__tile *t, bool alone)
 		wait_in_limbo(t);
 		return;
 	}
-	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
+	t->own.freed_at = t->map.backing == COW__NONE ? 0 : cow__now();
 	/* With many holes it counts as cold. To have no pages, and huge pages
 	 * later, is better than small pages in between. */
-	if (t->backing == COW__SHARED && (kept || t->shadow > t->bytes / COW__HOLES_SHARE) &&
+	if (t->map.backing == COW__SHARED && (kept || t->own.shadow > t->bytes / COW__HOLES_SHARE) &&
 	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
-		t->freed_at = 0;
-	t->shadow = 0;
+		t->own.freed_at = 0;
+	t->own.shadow = 0;
 	hollow_out(t);
-	if (t->backing == COW__NONE)
+	if (t->map.backing == COW__NONE)
 		cow__bare_put(t);
 	else
 		(void)cow__tile_put(t);
@@ -141,15 +141,15 @@ give_pages_back(struct cow__tile *t)
 	uintptr_t at = cow__tile_start(t);
 	int r;
 
-	r = cow__map_shared(at, t->bytes, &t->segment->file,
+	r = cow__map_shared(at, t->bytes, &t->own.segment->file,
 	                    cow__segment_offset(at), false);
 	if (r < 0)
 		return r;
 	cow__tile_change_begin(t);
-	t->backing = COW__SHARED;
+	t->map.backing = COW__SHARED;
 	cow__tile_change_end(t);
 	r = cow__map_punch(at, t->bytes);
-	if (r == 0 && t->segment->owner)
+	if (r == 0 && t->own.segment->owner)
 		cow__decay_rest(t);
 	return r;
 }
@@ -161,19 +161,19 @@ release_pages(struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	bool apart, unread;
 
-	if (!t->segment) {
+	if (!t->own.segment) {
 		cow__recycle(t, true);
 		return;
 	}
 	/* A child may have set a NUMA policy: it is the file's, not the mapping's. */
-	t->bound |= t->held != COW__HELD_NEVER;
-	apart = t->segment->owner && cow__holders_alone(t, &c);
+	t->own.bound |= t->own.held != COW__HELD_NEVER;
+	apart = t->own.segment->owner && cow__holders_alone(t, &c);
 	unread = cow__holders_drop(t, &c, apart ? NULL : give_pages_back);
 	/* A segment of its own is not waited for: the last process that has it
 	 * ends it. */
-	if (!unread && t->segment->single && t->segment->tiles == 1)
-		t->segment->owner = false;
-	if (unread || !t->segment->owner) {
+	if (!unread && t->own.segment->single && t->own.segment->tiles == 1)
+		t->own.segment->owner = false;
+	if (unread || !t->own.segment->owner) {
 		cow__recycle(t, apart);
 		return;
 	}
@@ -182,7 +182,7 @@ release_pages(struct cow__tile *t)
 	 * are done. */
 	cow__tile_change_begin(t);
 	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
-		t->backing = COW__NONE;
+		t->map.backing = COW__NONE;
 	cow__tile_change_end(t);
 	wait_in_limbo(t);
 	cow__stat_add(bytes_limbo, t->bytes);
@@ -191,29 +191,29 @@ release_pages(struct cow__tile *t)
 void
 cow__extent_unref_pages(struct cow__tile *t)
 {
-	cow__require(t->refs > 0);
-	if (--t->refs == 0 && t->kind == COW__LIMBO)
+	cow__require(t->own.refs > 0);
+	if (--t->own.refs == 0 && t->kind == COW__LIMBO)
 		release_pages(t);
 }
 
 static void
 drop_pieces(struct cow__tile *t)
 {
-	struct cow__piece *pieces = t->pieces;
-	uint32_t n = t->npieces, cap = t->pieces_cap;
+	struct cow__piece *pieces = t->map.pieces;
+	uint32_t n = t->map.npieces, cap = t->map.pieces_cap;
 
 	if (!n) {
-		t->refs--;
+		t->own.refs--;
 		return;
 	}
 	cow__tile_change_begin(t);
-	t->pieces = NULL;
-	t->npieces = t->pieces_cap = 0;
-	t->slow = true; /* others' pages are mapped here still */
+	t->map.pieces = NULL;
+	t->map.npieces = t->map.pieces_cap = 0;
+	t->map.slow = true; /* others' pages are mapped here still */
 	cow__tile_change_end(t);
 	for (uint32_t i = 0; i < n; i++) {
 		if (pieces[i].pages == t)
-			t->refs--;
+			t->own.refs--;
 		else
 			cow__extent_unref_pages(pieces[i].pages);
 	}
@@ -224,16 +224,16 @@ drop_pieces(struct cow__tile *t)
 static void
 drop_kept(struct cow__tile *t)
 {
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
+	cow__array_free(t->map.kept, t->map.kept_cap, sizeof(*t->map.kept));
+	t->map.kept = NULL;
+	t->map.nkept = t->map.kept_cap = 0;
 }
 
 static void
 live_ends(const struct cow__tile *t)
 {
 	cow__engine.live_bytes -= t->bytes;
-	if (!t->segment && t->backing != COW__ANON)
+	if (!t->own.segment && t->map.backing != COW__ANON)
 		return; /* a view: counted where its pages are */
 	cow__stat_sub(bytes_live, t->bytes);
 	cow__stat_sub(blocks_live, 1);
@@ -252,23 +252,24 @@ cow__extent_free(struct cow__tile *t)
 {
 	bool again = t->work == COW__WORK_DOOMED;
 
-	cow__require(t->kind == COW__LIVE && !t->pin);
+	cow__require(t->kind == COW__LIVE && !cow__tile_is_pinned(t));
 	if (!again) {
 		cow__copy_history_end(t);
 		cow__hooks.tile_freed(t);
-		t->hollow = t->bytes - cow__commit_reached(t);
+		t->own.hollow = t->bytes - cow__commit_reached(t);
 		/* The program reserved it, and how much of it was used is not
 		 * known. */
-		if (cow__tile_is_mapping(t) && t->slow)
-			t->hollow = t->bytes;
-		if (t->lazy) /* a lazy copy freed its pages */
-			t->shadow = t->bytes;
+		if (cow__tile_is_mapping(t) && t->map.slow)
+			t->own.hollow = t->bytes;
+		if (t->map.lazy) /* a lazy copy freed its pages */
+			t->own.shadow = t->bytes;
 	}
 	cow__commit_forget(t);
 	cow__spares_drop(t);
-	t->use = COW__USE_STORAGE;
-	t->exposed = t->lazy = t->common = false;
-	t->allocation = NULL;
+	t->map.use = COW__USE_STORAGE;
+	t->map.lazy = false;
+	t->own.outside = COW__OUTSIDE_NONE;
+	t->map.allocation = NULL;
 	if (!again) {
 		live_ends(t);
 		if (t->work) { /* what works on it calls again */
@@ -282,15 +283,15 @@ cow__extent_free(struct cow__tile *t)
 	drop_kept(t);
 	cow__tile_change_end(t);
 	drop_pieces(t);
-	if (t->refs == 0) {
+	if (t->own.refs == 0) {
 		release_pages(t);
 		return;
 	}
 	/* Views still read the file pages. Nobody needs the pages copied here. */
-	if (t->backing == COW__PRIVATE || t->slow) {
+	if (t->map.backing == COW__PRIVATE || t->map.slow) {
 		cow__tile_change_begin(t);
 		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
-			t->backing = COW__NONE;
+			t->map.backing = COW__NONE;
 		cow__tile_change_end(t);
 	}
 }
@@ -307,15 +308,15 @@ cow__extent_poll_limbo(void)
 	for (; t; t = next) {
 		next = t->list_next;
 		t->list_next = NULL;
-		if (t->segment && t->segment->owner &&
+		if (t->own.segment && t->own.segment->owner &&
 		    !cow__holders_unread(t, &c)) {
 			t->list_next = limbo;
 			limbo = t;
 			limbo_count++;
 			continue;
 		}
-		apart = !t->segment || (t->segment->owner && cow__holders_alone(t, &c));
-		if (t->segment) {
+		apart = !t->own.segment || (t->own.segment->owner && cow__holders_alone(t, &c));
+		if (t->own.segment) {
 			cow__stat_sub(bytes_limbo, t->bytes);
 			(void)cow__holders_drop(t, &c, apart ? NULL : give_pages_back);
 		}
@@ -327,7 +328,7 @@ cow__extent_poll_limbo(void)
 void
 cow__extent_remapped(struct cow__tile *t)
 {
-	if (!t->segment && t->backing != COW__ANON) {
+	if (!t->own.segment && t->map.backing != COW__ANON) {
 		/* A view: its pages were counted elsewhere. */
 		cow__stat_add(bytes_live, t->bytes);
 		cow__stat_add(bytes_served, t->bytes);
@@ -336,7 +337,7 @@ cow__extent_remapped(struct cow__tile *t)
 	drop_pieces(t);
 	cow__tile_change_begin(t);
 	drop_kept(t);
-	t->slow = false;
+	t->map.slow = false;
 	cow__tile_change_end(t);
 }
 
@@ -363,17 +364,17 @@ cow__extent_leave_segment(struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 
 	(void)cow__holders_drop(t, &c, NULL);
-	cow__segment_unref(t->segment);
-	t->segment = NULL;
+	cow__segment_unref(t->own.segment);
+	t->own.segment = NULL;
 	/* It may join another file, whose words are others. */
-	t->word = 0;
-	t->held = COW__HELD_NEVER;
+	t->own.word = 0;
+	t->own.held = COW__HELD_NEVER;
 }
 
 int
 cow__extent_replace(struct cow__tile *t, void *copy)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	uintptr_t at = cow__tile_start(t), end;
 	uintptr_t from = (uintptr_t)copy - at;
 	int r = 0, place;
@@ -395,12 +396,12 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	drop_pieces(t);
 	cow__tile_change_begin(t);
 	drop_kept(t);
-	if (s && t->refs == 0)
+	if (s && t->own.refs == 0)
 		cow__extent_leave_segment(t);
-	t->backing = COW__ANON;
-	t->refs++;
+	t->map.backing = COW__ANON;
+	t->own.refs++;
 	cow__tile_change_end(t);
-	if (t->attributes)
+	if (t->map.attributes)
 		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	return 0;
 }

@@ -22,7 +22,7 @@ static uintptr_t cursor; /* goes through the window; 0: at its beginning */
 void
 cow__resident_later(struct cow__tile *t, size_t bytes)
 {
-	t->faded = true;
+	t->map.faded = true;
 	lost += bytes;
 	cursor = 0;
 	begin_at = cow__now() + COW__RESIDENT_REST_NS;
@@ -40,7 +40,7 @@ cow__resident_before_fork(void)
 static bool
 suitable(const struct cow__tile *t)
 {
-	return t->faded && cow__can(t, COW__TO_FILL);
+	return t->map.faded && cow__can(t, COW__TO_FILL);
 }
 
 static struct cow__tile *
@@ -59,15 +59,15 @@ static bool
 shared_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
 {
 	*ret = (struct cow__span){ at, cow__tile_end(t) };
-	if (t->backing == COW__SHARED)
+	if (t->map.backing == COW__SHARED)
 		return ret->start < ret->end;
-	if (t->backing != COW__PRIVATE || !t->nkept)
+	if (t->map.backing != COW__PRIVATE || !t->map.nkept)
 		return false;
-	for (uint32_t i = 0; i < t->nkept; i++)
-		if (t->kept[i].start <= ret->start)
-			ret->start = cow__max(ret->start, t->kept[i].end);
-		else if (t->kept[i].start < ret->end)
-			ret->end = t->kept[i].start;
+	for (uint32_t i = 0; i < t->map.nkept; i++)
+		if (t->map.kept[i].start <= ret->start)
+			ret->start = cow__max(ret->start, t->map.kept[i].end);
+		else if (t->map.kept[i].start < ret->end)
+			ret->end = t->map.kept[i].start;
 	return ret->start < ret->end;
 }
 
@@ -85,11 +85,11 @@ find_data(const struct cow__tile *t, struct cow__span *part)
 	uint64_t base, from, to;
 	int place = COW__PLACE_OURS;
 
-	if (t->attributes)
+	if (t->map.attributes)
 		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, part->start,
 		                          &part->end);
-	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
-		const struct cow__piece *p = &t->pieces[i];
+	for (uint32_t i = 0; i < t->map.npieces; here += t->map.pieces[i++].bytes) {
+		const struct cow__piece *p = &t->map.pieces[i];
 
 		if (at < here || at >= here + p->bytes)
 			continue;
@@ -97,10 +97,10 @@ find_data(const struct cow__tile *t, struct cow__span *part)
 		offset = p->offset + (at - here);
 		part->end = cow__min(part->end, part->start + (here + p->bytes - at));
 	}
-	if (place != COW__PLACE_OURS || !pages->segment)
+	if (place != COW__PLACE_OURS || !pages->own.segment)
 		return false;
 	base = cow__segment_offset(cow__tile_start(pages)) + offset;
-	if (cow__memfd_data(&pages->segment->file, base, base + (part->end - part->start), &from,
+	if (cow__memfd_data(&pages->own.segment->file, base, base + (part->end - part->start), &from,
 	                    &to) <= 0)
 		return false;
 	part->end = cow__min(part->end, part->start + (to - base));
@@ -143,7 +143,7 @@ cow__resident_job(uint64_t now)
 	}
 	cursor = cow__max(cursor, cow__tile_start(t));
 	if (!shared_part(t, cursor, &part)) {
-		t->faded = false;
+		t->map.faded = false;
 		cursor = cow__tile_end(t);
 		return 0;
 	}
@@ -152,7 +152,7 @@ cow__resident_job(uint64_t now)
 		part.end = cow__min(part.end, part.start + COW__RESIDENT_STEP);
 	cursor = part.end;
 	if (cursor == cow__tile_end(t))
-		t->faded = false;
+		t->map.faded = false;
 	if (found)
 		show(t, part.start, part.end);
 	return 0;

@@ -78,7 +78,7 @@ segment_free(struct cow__segment *s)
 static bool
 is_bare(const struct cow__tile *t)
 {
-	return t && t->kind == COW__FREE && t->backing == COW__NONE;
+	return t && t->kind == COW__FREE && t->map.backing == COW__NONE;
 }
 
 /* Is the piece worth unmapping? Small pieces stay: a hole is one more mapping.
@@ -86,7 +86,7 @@ is_bare(const struct cow__tile *t)
 static bool
 pays(const struct cow__tile *t, bool all)
 {
-	return t->bytes >= COW__HUGE || t->segment->single ||
+	return t->bytes >= COW__HUGE || t->own.segment->single ||
 	       (all && (is_bare(t->prev) || is_bare(t->next)));
 }
 
@@ -97,18 +97,18 @@ unmap_cold(bool all)
 
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
-		if (t->kind != COW__FREE || !t->segment ||
+		if (t->kind != COW__FREE || !t->own.segment ||
 		    cow__tile_heat(t) != COW__COLD ||
 		    !pays(t, all) ||
-		    (!all && t->segment == cow__engine.current))
+		    (!all && t->own.segment == cow__engine.current))
 			continue;
 		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
 			continue;
 		cow__tile_unlist(t);
 		cow__tile_change_begin(t);
-		t->backing = COW__NONE;
-		cow__segment_unref(t->segment);
-		t->segment = NULL;
+		t->map.backing = COW__NONE;
+		cow__segment_unref(t->own.segment);
+		t->own.segment = NULL;
 		cow__tile_change_end(t);
 		next = cow__tile_put(t)->next;
 	}

@@ -16,6 +16,7 @@
 #include "memfd/wait.h"
 
 static size_t count COW_FORK_DATA; /* those that are listed */
+static size_t records;             /* those that are known */
 
 struct cow__rewritten *
 cow__rewritten_of(struct cow__tile *t)
@@ -23,11 +24,12 @@ cow__rewritten_of(struct cow__tile *t)
 	uint32_t cap = 0;
 	void *p;
 
-	if (!t->rewritten && cow__array_reserve(&p, &cap, sizeof(*t->rewritten), 1) == 0) {
-		t->rewritten = p;
-		*t->rewritten = (struct cow__rewritten){ .nspares = 0 };
+	if (!t->map.rewritten && cow__array_reserve(&p, &cap, sizeof(*t->map.rewritten), 1) == 0) {
+		t->map.rewritten = p;
+		*t->map.rewritten = (struct cow__rewritten){ .nspares = 0 };
+		records++;
 	}
-	return t->rewritten;
+	return t->map.rewritten;
 }
 
 void
@@ -39,8 +41,8 @@ cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 	                             r->nspares + 1) < 0)
 		return;
 	r->spares[r->nspares++] = (struct cow__spare){ at, *p };
-	p->pages->refs++;
-	p->pages->open++;
+	p->pages->own.refs++;
+	p->pages->own.open++;
 }
 
 static bool
@@ -48,8 +50,8 @@ is_free(const struct cow__tile *pages)
 {
 	struct cow__census c = { .asked = 0 };
 
-	return pages->kind == COW__LIMBO && pages->refs == 1 &&
-	       pages->backing == COW__SHARED && cow__holders_alone(pages, &c);
+	return pages->kind == COW__LIMBO && pages->own.refs == 1 &&
+	       pages->map.backing == COW__SHARED && cow__holders_alone(pages, &c);
 }
 
 /* Nobody reads the pages, but a relative has their file, so they can't be written. */
@@ -58,14 +60,14 @@ is_useless(const struct cow__tile *pages)
 {
 	struct cow__census c = { .asked = 0 };
 
-	return pages->kind == COW__LIMBO && pages->refs == 1 && !cow__holders_alone(pages, &c) &&
+	return pages->kind == COW__LIMBO && pages->own.refs == 1 && !cow__holders_alone(pages, &c) &&
 	       cow__holders_unread(pages, &c);
 }
 
 bool
 cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece *ret)
 {
-	struct cow__rewritten *r = t->rewritten;
+	struct cow__rewritten *r = t->map.rewritten;
 
 	for (uint32_t i = 0; r && i < r->nspares; i++) {
 		struct cow__spare *s = &r->spares[i];
@@ -73,7 +75,7 @@ cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece 
 		if (s->at != at || s->piece.bytes != bytes || !is_free(s->piece.pages))
 			continue;
 		*ret = s->piece;
-		ret->pages->open--;
+		ret->pages->own.open--;
 		*s = r->spares[--r->nspares];
 		return true;
 	}
@@ -87,10 +89,10 @@ own_unread(const struct cow__tile *t, size_t at, size_t bytes)
 	size_t here = 0;
 	uint32_t mine = 0;
 
-	if (!t->npieces || !t->segment || !t->segment->owner)
+	if (!t->map.npieces || !t->own.segment || !t->own.segment->owner)
 		return false;
-	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
-		const struct cow__piece *p = &t->pieces[i];
+	for (uint32_t i = 0; i < t->map.npieces; here += t->map.pieces[i++].bytes) {
+		const struct cow__piece *p = &t->map.pieces[i];
 
 		if (p->pages != t)
 			continue;
@@ -99,7 +101,7 @@ own_unread(const struct cow__tile *t, size_t at, size_t bytes)
 		    (p->offset < at + bytes && at < p->offset + p->bytes))
 			return false;
 	}
-	return t->refs == mine;
+	return t->own.refs == mine;
 }
 
 bool
@@ -118,7 +120,7 @@ cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes)
 
 	if (!a)
 		return NULL;
-	if (cow__map_shared(cow__tile_start(a), bytes, &t->segment->file,
+	if (cow__map_shared(cow__tile_start(a), bytes, &t->own.segment->file,
 	                    cow__segment_offset(start), false) == 0)
 		return a;
 	(void)cow__tile_put(a);
@@ -160,7 +162,7 @@ forget(struct cow__rewritten *r)
 		struct cow__piece p = r->spares[--r->nspares].piece;
 
 		bytes += p.bytes;
-		p.pages->open--;
+		p.pages->own.open--;
 		cow__extent_unref_pages(p.pages);
 	}
 	cow__array_free(r->spares, r->cap, sizeof(*r->spares));
@@ -172,16 +174,17 @@ forget(struct cow__rewritten *r)
 void
 cow__spares_drop(struct cow__tile *t)
 {
-	struct cow__rewritten *r = t->rewritten;
+	struct cow__rewritten *r = t->map.rewritten;
 
 	if (!r)
 		return;
 	(void)forget(r);
 	list(r, false);
 	if (r->own_punched) /* freed with holes */
-		t->shadow = t->bytes;
-	t->rewritten = NULL;
+		t->own.shadow = t->bytes;
+	t->map.rewritten = NULL;
 	cow__array_free(r, 1, sizeof(*r));
+	records--;
 }
 
 static size_t
@@ -203,7 +206,7 @@ void
 cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
 {
 	struct cow__census c = { .asked = 0 };
-	struct cow__rewritten *r = t->rewritten;
+	struct cow__rewritten *r = t->map.rewritten;
 
 	if (own_unread(t, at, bytes) && !cow__holders_alone(t, &c) && cow__holders_unread(t, &c)) {
 		r = cow__rewritten_of(t); /* holes have to be noted */
@@ -216,7 +219,7 @@ cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
 		if (r->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
 			continue;
 		r->spares[i--] = r->spares[--r->nspares];
-		p.pages->open--;
+		p.pages->own.open--;
 		cow__extent_unref_pages(p.pages);
 	}
 }
@@ -228,11 +231,11 @@ release_own(struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	size_t here = 0, bytes = 0;
 
-	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes)
-		if (t->pieces[i].pages != t && own_unread(t, here, t->pieces[i].bytes) &&
+	for (uint32_t i = 0; i < t->map.npieces; here += t->map.pieces[i++].bytes)
+		if (t->map.pieces[i].pages != t && own_unread(t, here, t->map.pieces[i].bytes) &&
 		    cow__holders_unread(t, &c))
-			bytes += punch_own(t, here, t->pieces[i].bytes);
-	t->rewritten->own_punched |= bytes != 0;
+			bytes += punch_own(t, here, t->map.pieces[i].bytes);
+	t->map.rewritten->own_punched |= bytes != 0;
 	return bytes;
 }
 
@@ -245,14 +248,14 @@ cow__spares_release(uint64_t now, bool all)
 	if (!count)
 		return 0;
 	for (t = cow__tile_first(); t; t = t->next) {
-		struct cow__rewritten *r = t->rewritten;
+		struct cow__rewritten *r = t->map.rewritten;
 
 		if (!r || !r->listed || t->work || (!all && cow__elapsed(r->at, now) < r->keep_ns))
 			continue;
 		own = release_own(t);
 		bytes += forget(r) + own;
 		/* As long as others read its own pages, they may become spare. */
-		if (!t->npieces || own || !t->segment)
+		if (!t->map.npieces || own || !t->own.segment)
 			list(r, false);
 	}
 	return bytes;
@@ -264,46 +267,39 @@ cow__spares_any(void)
 	return count != 0;
 }
 
-/* Rewrites that have begun are the parent's, and so are spare pages. */
-static void
-forget_open(struct cow__tile *t)
+COW_FORK_CODE void
+cow__spare_leave(struct cow__tile *pages)
 {
-	bool only = t->open && t->refs == t->open;
-
-	t->refs -= t->open;
-	t->open = 0;
-	if (only) {
-		t->word = 0;
-		t->held = COW__HELD_NEVER;
+	pages->own.open--;
+	if (--pages->own.refs == 0) {
+		pages->own.word = 0;
+		pages->own.held = COW__HELD_NEVER;
 	}
 }
 
 /* A spare page has old bytes of the parent's, which are not for its child. Those that an
  * earlier child has may not go. */
 static void
-note_left(const struct cow__tile *t)
+leave(const struct cow__piece *p)
 {
-	for (uint32_t i = 0; t->rewritten && i < t->rewritten->nspares; i++) {
-		const struct cow__piece *p = &t->rewritten->spares[i].piece;
-
-		if (!p->pages->held)
-			cow__segment_note_left(p->pages->segment,
-			                       cow__tile_start(p->pages) + p->offset, p->bytes);
-	}
+	if (!p->pages->own.held)
+		cow__segment_note_left(p->pages->own.segment,
+		                       cow__tile_start(p->pages) + p->offset, p->bytes);
+	cow__spare_leave(p->pages);
 }
 
 COW_FORK_CODE void
 cow__spares_child(void)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		note_left(t);
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		forget_open(t);
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->rewritten) {
-			t->rewritten->nspares = 0; /* the references are gone already */
-			cow__spares_drop(t);
-		}
+	for (struct cow__tile *t = records ? cow__tile_first() : NULL; t; t = t->next) {
+		struct cow__rewritten *r = t->map.rewritten;
+
+		if (!r)
+			continue;
+		while (r->nspares)
+			leave(&r->spares[--r->nspares].piece);
+		cow__spares_drop(t);
+	}
 	count = 0;
 }
 

@@ -75,8 +75,11 @@ size_t cow__spares_release(uint64_t now, bool all);
 bool cow__spares_any(void);
 
 /* In a forked child, before its copies of blocks take their places: the spare pages are its
- * parent's, and so are those of open rewrites. */
+ * parent's. */
 void cow__spares_child(void);
+
+/* In a forked child: drops a reference that the parent alone has (`open`). */
+void cow__spare_leave(struct cow__tile *pages);
 
 /* The helper's job. */
 uint64_t cow__spares_job(uint64_t now);

@@ -57,8 +57,8 @@ void
 cow__segments_before_fork(void)
 {
 	for (struct cow__tile *t = cow__engine.warm_first; t; t = t->list_next)
-		if (t->segment && t->segment->forked)
-			cow__segment_note_left(t->segment, cow__tile_start(t), t->bytes);
+		if (t->own.segment && t->own.segment->forked)
+			cow__segment_note_left(t->own.segment, cow__tile_start(t), t->bytes);
 }
 
 void
@@ -105,7 +105,7 @@ punch_gaps(const struct cow__segment *s)
 	int r = 0;
 
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
-		if (t->segment != s || t->kind == COW__INNER)
+		if (t->own.segment != s || t->kind == COW__INNER)
 			continue;
 		start = cow__segment_offset(cow__tile_start(t));
 		if (start > from)
@@ -167,7 +167,7 @@ give_back_free(struct cow__segment *s)
 		return 0; /* the stranger that sealed it gave back the same */
 	r = cow__segment_forget_left(s);
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
-		if (t->kind == COW__FREE && t->segment == s && cow__tile_heat(t) == COW__WARM)
+		if (t->kind == COW__FREE && t->own.segment == s && cow__tile_heat(t) == COW__WARM)
 			r = give_back(s, cow__segment_offset(cow__tile_start(t)), t->bytes);
 	return r;
 }
@@ -257,19 +257,19 @@ unmap_shared(struct cow__segment *s)
 	for (t = cow__tile_first(); r == 0 && t; t = t->next) {
 		bool is_free = t->kind == COW__FREE;
 
-		if (t->segment != s || t->backing != COW__SHARED ||
-		    (!is_free && (t->kind != COW__LIMBO || t->open)))
+		if (t->own.segment != s || t->map.backing != COW__SHARED ||
+		    (!is_free && (t->kind != COW__LIMBO || t->own.open)))
 			continue;
 		if (is_free)
 			cow__tile_unlist(t);
 		cow__tile_change_begin(t);
 		r = cow__map_none(cow__tile_start(t), t->bytes);
-		t->backing = r == 0 ? COW__NONE : t->backing;
+		t->map.backing = r == 0 ? COW__NONE : t->map.backing;
 		if (r == 0 && is_free) {
 			cow__segment_unref(s);
-			t->segment = NULL;
-			t->freed_at = 0;
-			t->hollow = 0;
+			t->own.segment = NULL;
+			t->own.freed_at = 0;
+			t->own.hollow = 0;
 		}
 		cow__tile_change_end(t);
 		if (is_free)
@@ -296,7 +296,7 @@ cow__segment_gone(struct cow__segment *s)
 	s->file.dev = file.dev; /* it may be found again, to be sealed */
 	s->file.ino = file.ino;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->segment == s)
+		if (t->kind == COW__LIVE && t->own.segment == s)
 			cow__stat_add(bytes_marked, t->bytes);
 	s->owner = false;
 	s->forked = s->marked = s->gone = true;

@@ -44,9 +44,9 @@ size_class(size_t bytes)
 enum cow__heat
 cow__tile_heat(const struct cow__tile *t)
 {
-	if (t->backing == COW__NONE)
+	if (t->map.backing == COW__NONE)
 		return COW__BARE;
-	return t->freed_at ? COW__WARM : COW__COLD;
+	return t->own.freed_at ? COW__WARM : COW__COLD;
 }
 
 static bool
@@ -61,7 +61,7 @@ warm_add(struct cow__tile *t)
 {
 	struct cow__tile *after = cow__engine.warm_last;
 
-	while (after && after->freed_at > t->freed_at)
+	while (after && after->own.freed_at > t->own.freed_at)
 		after = after->list_prev;
 	t->list_prev = after;
 	t->list_next = after ? after->list_next : cow__engine.warm_first;
@@ -73,7 +73,7 @@ warm_add(struct cow__tile *t)
 		after->list_next = t;
 	else
 		cow__engine.warm_first = t;
-	cow__engine.warm_bytes += t->bytes - t->hollow;
+	cow__engine.warm_bytes += t->bytes - t->own.hollow;
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 
@@ -89,7 +89,7 @@ warm_remove(struct cow__tile *t)
 	else
 		cow__engine.warm_last = t->list_prev;
 	t->list_prev = t->list_next = NULL;
-	cow__engine.warm_bytes -= t->bytes - t->hollow;
+	cow__engine.warm_bytes -= t->bytes - t->own.hollow;
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 
@@ -173,16 +173,16 @@ seam(const struct cow__tile *a, const struct cow__tile *b)
 {
 	if (!a || !b)
 		return 1;
-	return !(a->backing == b->backing && !a->pieces && !b->pieces &&
-	         !a->nkept && !b->nkept && !a->attributes && !b->attributes &&
-	         (a->backing == COW__NONE || a->backing == COW__ANON ||
-	          a->segment == b->segment));
+	return !(a->map.backing == b->map.backing && !a->map.pieces && !b->map.pieces &&
+	         !a->map.nkept && !b->map.nkept && !a->map.attributes && !b->map.attributes &&
+	         (a->map.backing == COW__NONE || a->map.backing == COW__ANON ||
+	          a->own.segment == b->own.segment));
 }
 
 static unsigned
 mappings_around(const struct cow__tile *t)
 {
-	unsigned inside = t->npieces ? t->npieces - 1 : 2 * t->nkept;
+	unsigned inside = t->map.npieces ? t->map.npieces - 1 : 2 * t->map.nkept;
 
 	return inside + seam(t->prev, t) + seam(t, t->next);
 }
@@ -190,7 +190,7 @@ mappings_around(const struct cow__tile *t)
 static size_t
 is_frozen(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+	return t->kind == COW__LIVE && t->map.backing == COW__PRIVATE;
 }
 
 /* Other threads read it without the lock: see cow_storage_data_mut_range(). */
@@ -234,8 +234,8 @@ cow__tiles_change_end(const struct cow__tile *from, const struct cow__tile *to,
 static bool
 serves(const struct cow__tile *t, unsigned want)
 {
-	return !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
-	       cow__segment_usable(t->segment);
+	return !(want & COW__WANT_ANON) == (t->map.backing != COW__ANON) &&
+	       cow__segment_usable(t->own.segment);
 }
 
 static bool
@@ -282,7 +282,7 @@ cow__tile_rest(unsigned want, size_t bytes)
 {
 	const struct cow__tile *b;
 
-	if (!rest || cow__tile_heat(rest) != COW__WARM || rest->hollow ||
+	if (!rest || cow__tile_heat(rest) != COW__WARM || rest->own.hollow ||
 	    is_behind(rest) != !!(want & COW__WANT_MAPPING) ||
 	    size_class(rest->bytes) > size_class(bytes) ||
 	    !fits(rest, want, cow__min(bytes, rest->bytes), cow__page))
@@ -316,11 +316,11 @@ split(struct cow__tile *t, uintptr_t at)
 		b->next->prev = b;
 	t->next = b;
 	t->bytes = at - cow__tile_start(t);
-	b->hollow = cow__min(b->hollow, b->bytes);
-	t->hollow -= b->hollow;
+	b->own.hollow = cow__min(b->own.hollow, b->bytes);
+	t->own.hollow -= b->own.hollow;
 	cow__tree_insert(&root, &b->node);
-	if (b->segment)
-		cow__segment_ref(b->segment);
+	if (b->own.segment)
+		cow__segment_ref(b->own.segment);
 	cow__engine.mappings += mappings_around(t) + mappings_around(b) -
 	                        seam(t, b);
 	return b;
@@ -334,14 +334,14 @@ merge_next(struct cow__tile *t)
 	cow__engine.mappings -= mappings_around(t) + mappings_around(b) -
 	                        seam(t, b);
 	cow__tree_remove(&root, &b->node);
-	t->hollow = b->hollow == b->bytes ? t->hollow + b->bytes : b->hollow;
+	t->own.hollow = b->own.hollow == b->bytes ? t->own.hollow + b->bytes : b->own.hollow;
 	t->bytes += b->bytes;
-	t->small |= b->small;
+	t->own.small |= b->own.small;
 	t->next = b->next;
 	if (t->next)
 		t->next->prev = t;
-	if (b->segment)
-		cow__segment_unref(b->segment);
+	if (b->own.segment)
+		cow__segment_unref(b->own.segment);
 	cow__pool_give(&tiles, b);
 	cow__engine.mappings += mappings_around(t);
 }
@@ -383,7 +383,7 @@ cow__tiles_part(uintptr_t at)
 {
 	struct cow__tile *t = cow__tile_find(at), *b;
 
-	if (!t || t->kind != COW__FREE || t->backing != COW__NONE ||
+	if (!t || t->kind != COW__FREE || t->map.backing != COW__NONE ||
 	    t->next || cow__tile_start(t) == at)
 		return -ENOMEM;
 	cow__tile_unlist(t);
@@ -426,7 +426,7 @@ static bool
 alike(const struct cow__tile *a, const struct cow__tile *b)
 {
 	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
-	       is_behind(a) == is_behind(b) && a->backing == b->backing && a->segment == b->segment &&
+	       is_behind(a) == is_behind(b) && a->map.backing == b->map.backing && a->own.segment == b->own.segment &&
 	       cow__tile_heat(a) == cow__tile_heat(b);
 }
 
@@ -435,13 +435,13 @@ cow__tile_put(struct cow__tile *t)
 {
 	t->kind = COW__FREE;
 	if (cow__tile_heat(t) != COW__WARM) {
-		t->small = false;
-		t->hollow = 0;
+		t->own.small = false;
+		t->own.hollow = 0;
 	}
 	if (alike(t, t->next)) {
 		cow__tile_unlist(t->next);
 		if (t->next->bytes > t->bytes)
-			t->freed_at = t->next->freed_at;
+			t->own.freed_at = t->next->own.freed_at;
 		merge_next(t);
 	}
 	if (alike(t->prev, t)) {
@@ -449,7 +449,7 @@ cow__tile_put(struct cow__tile *t)
 
 		cow__tile_unlist(p);
 		if (t->bytes > p->bytes)
-			p->freed_at = t->freed_at;
+			p->own.freed_at = t->own.freed_at;
 		merge_next(p);
 		t = p;
 	}

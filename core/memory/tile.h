@@ -6,13 +6,13 @@
  *
  *   window  | free | live    | limbo | live | free warm | ...  | free (rest)  |
  *
- * A tile has two roles. Most tiles play both.
+ * A tile has two roles, each with a struct of its own. Most tiles play both.
  *
  *   Mapping. What the program sees at the tile's addresses: nothing, a segment
  *   shared (written in place), a segment private (writes go to copies), or
  *   anonymous memory.
  *
- *   Pages. The file pages at the same offset in the tile's segment. Address =
+ *   Own pages. The file pages at the same offset in the tile's segment. Address =
  *   window start + offset: this identity lets neighbours merge into one kernel
  *   mapping. `refs` counts the mappings that read them: the tile's own, and
  *   views elsewhere.
@@ -65,6 +65,7 @@ enum cow__age {
 /* What the program has there. Each one includes those before. */
 enum cow__use {
 	COW__USE_STORAGE, /* nothing: a storage uses it, or it ends */
+	COW__USE_EXPOSED, /* the address of the storage's bytes (transparent) */
 	COW__USE_BLOCK,   /* handed out by cow_block_new() */
 	COW__USE_MAPPING, /* ... or to the program's mmap (core/program/mapping.h) */
 	COW__USE_PART     /* ... which goes on in the next tile: no storage */
@@ -73,9 +74,14 @@ enum cow__use {
 /* Do parts of it belong to the program's own mappings, or to anonymous memory? */
 enum cow__overlay { COW__OVERLAY_NONE, COW__OVERLAY_PARTS, COW__OVERLAY_LASTS /* it never thaws */ };
 
-/* A device works on its pages behind the page tables. It keeps its address and its pages: it is not
- * frozen, copied lazily, resized or freed (core/cow/pin.h). */
-enum cow__pin { COW__PIN_NONE, COW__PIN_USED, COW__PIN_IDLE /* its content is of no use */ };
+/* Who works on the pages behind this process's page tables? Then the tile keeps them and its address:
+ * it is not frozen, copied lazily or resized. */
+enum cow__outside {
+	COW__OUTSIDE_NONE,
+	COW__OUTSIDE_DEVICE,   /* pinned: not freed, either (core/cow/pin.h) */
+	COW__OUTSIDE_IDLE,     /* ... and its content is of no use */
+	COW__OUTSIDE_PROCESSES /* common: other processes write it (core/cow/alias.h) */
+};
 
 /* Chosen to be frozen with others, or copied for the child of the fork that is under way. Under one
  * hold of the lock. */
@@ -106,63 +112,95 @@ struct cow__span {
 	uintptr_t start, end;
 };
 
-struct cow__tile {
-	struct cow__node node; /* key: address */
-	struct cow__tile *prev, *next;         /* in address order */
-	struct cow__tile *bin_prev, *bin_next; /* free: of equal size class */
-	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
-	size_t bytes;
-	uint8_t kind, backing;
-	uint8_t work;      /* enum cow__work */
-	uint8_t age;       /* live: enum cow__age */
-	uint8_t use;       /* live: enum cow__use */
-	uint8_t overlay;   /* enum cow__overlay */
-	uint8_t pin;       /* live: enum cow__pin */
-	uint8_t mark;      /* live: enum cow__mark */
-	uint8_t held;      /* pages: enum cow__held */
-	uint8_t zeroed;    /* live: anonymous for its zeros, or was (core/cow/zeroed.h): one more than
-	                    * the forks that copied its page tables; 0: never */
-	bool slow;         /* the mapping is not plain: protections, others' pages */
-	bool bound;        /* its pages may have a NUMA policy of the program's */
-	bool small;        /* pages: some are small that should be huge */
-	bool reshadowed;   /* pages: some that `shadow` counts as freed are there again */
-	bool exposed;      /* live: the address was given away (transparent) */
-	bool common;       /* live: other processes write it, too (core/cow/alias.h) */
-	bool faded;        /* live: parts have no page tables since they thawed (core/memory/resident.h) */
-	bool lazy;         /* live: copied lazily, its own pages are freed */
-	uint32_t refs; /* mappings that read its pages, its own included ... */
-	uint32_t open; /* ... of which a child gets none: spare pages, rewrites that have begun */
-	uint32_t word; /* holder word of its pages + 1; 0: none yet */
-	struct cow__segment *segment; /* of its pages; NULL: it has none */
-	size_t used;                  /* live: bytes the program asked for */
+/* The first role: who has these addresses, and what is mapped there. */
+struct cow__mapping {
+	uint8_t backing; /* enum cow__backing */
+	uint8_t use;     /* live: enum cow__use */
+	uint8_t overlay; /* enum cow__overlay */
+	uint8_t zeroed;  /* live: anonymous for its zeros, or was (core/cow/zeroed.h): one more than
+	                  * the forks that copied its page tables; 0: never */
+	bool slow;       /* the mapping is not plain: protections, others' pages */
+	bool faded;      /* live: parts have no page tables since they thawed (core/memory/resident.h) */
+	bool lazy;       /* live: copied lazily, its own pages are freed */
+	size_t used;     /* live: bytes the program asked for */
 	struct cow__allocation *allocation; /* live: whose data it is */
 	struct cow__slab *slab;             /* live: cut into small storages */
-	struct cow__piece *pieces;
+	struct cow__piece *pieces;          /* NULL: it shows its own pages, all of them */
 	uint32_t npieces, pieces_cap;
 	struct cow__span *kept; /* private: the parts that are, in order; none: all */
 	uint32_t nkept, kept_cap;
 	struct cow__rewritten *rewritten; /* live: of rewrites in bulk (core/memory/spare.h); NULL: none */
-	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
-	uint64_t freed_at; /* free warm: since when */
-	size_t hollow; /* free warm: bytes at the end that have no pages */
-	size_t shadow; /* private: so many bytes of file pages, at most, were freed under copied ones */
+	struct cow__node *attributes;     /* a tree (core/memory/attribute.h) */
 	uint64_t written_back; /* live: bytes of copied pages that thaws wrote back */
-	/* young: how far it was touched, how far committed (core/memory/commit.c) */
+};
+
+/* The second role: pages of a file at the same offset, and who reads them. */
+struct cow__pages {
+	struct cow__segment *segment; /* NULL: it has none */
+	uint32_t refs;    /* mappings that read them, the tile's own included ... */
+	uint32_t open;    /* ... of which a child gets none: spare pages, rewrites that have begun */
+	uint32_t word;    /* holder word + 1; 0: none yet */
+	uint8_t held;     /* enum cow__held */
+	uint8_t outside;  /* live: enum cow__outside */
+	bool bound;       /* they may have a NUMA policy of the program's */
+	bool small;       /* some are small that should be huge */
+	bool reshadowed;  /* some that `shadow` counts as freed are there again */
+	size_t shadow;    /* private: so many bytes, at most, were freed under copied ones */
+	size_t hollow;    /* free warm: bytes at the end that have none */
+	uint64_t freed_at; /* free warm: since when */
+};
+
+/* How far the program fills a young tile, and committing goes ahead of it (core/memory/commit.c). */
+struct cow__filling {
+	uint8_t age; /* live: enum cow__age */
 	size_t touched, committed, missed;
 	size_t warm; /* so much of `touched` was there when the tile was made */
 	uint64_t progress_at;
 };
 
+struct cow__tile {
+	struct cow__node node; /* key: address */
+	struct cow__tile *prev, *next;           /* in address order */
+	struct cow__tile *bin_prev, *bin_next;   /* free: of equal size class */
+	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
+	size_t bytes;
+	uint8_t kind;
+	uint8_t work; /* enum cow__work */
+	uint8_t mark; /* live: enum cow__mark */
+	struct cow__mapping map;
+	struct cow__pages own;
+	struct cow__filling filling;
+};
+
 static inline bool
 cow__tile_is_block(const struct cow__tile *t)
 {
-	return t->use >= COW__USE_BLOCK;
+	return t->map.use >= COW__USE_BLOCK;
+}
+
+/* Does the program have its address? */
+static inline bool
+cow__tile_is_exposed(const struct cow__tile *t)
+{
+	return t->map.use >= COW__USE_EXPOSED;
+}
+
+static inline bool
+cow__tile_is_common(const struct cow__tile *t)
+{
+	return t->own.outside == COW__OUTSIDE_PROCESSES;
+}
+
+static inline bool
+cow__tile_is_pinned(const struct cow__tile *t)
+{
+	return t->own.outside == COW__OUTSIDE_DEVICE || t->own.outside == COW__OUTSIDE_IDLE;
 }
 
 static inline bool
 cow__tile_is_mapping(const struct cow__tile *t)
 {
-	return t->use >= COW__USE_MAPPING;
+	return t->map.use >= COW__USE_MAPPING;
 }
 
 /* May a thread be freeing file pages under copied ones? */
@@ -185,13 +223,13 @@ cow__tile_work_ends(struct cow__tile *t)
 static inline void
 cow__tile_set_backing(struct cow__tile *t, enum cow__backing backing)
 {
-	__atomic_store_n(&t->backing, (uint8_t)backing, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->map.backing, (uint8_t)backing, __ATOMIC_RELAXED);
 }
 
 static inline bool
 cow__tile_is_shared(const struct cow__tile *t)
 {
-	return __atomic_load_n(&t->backing, __ATOMIC_RELAXED) == COW__SHARED;
+	return __atomic_load_n(&t->map.backing, __ATOMIC_RELAXED) == COW__SHARED;
 }
 
 static inline uintptr_t
@@ -210,13 +248,13 @@ cow__tile_end(const struct cow__tile *t)
 static inline void
 cow__tile_set_slow(struct cow__tile *t)
 {
-	__atomic_store_n(&t->slow, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&t->map.slow, true, __ATOMIC_RELAXED);
 }
 
 static inline bool
 cow__tile_is_slow(const struct cow__tile *t)
 {
-	return __atomic_load_n(&t->slow, __ATOMIC_RELAXED);
+	return __atomic_load_n(&t->map.slow, __ATOMIC_RELAXED);
 }
 
 /* All of these want the engine locked. */
@@ -298,8 +336,8 @@ int cow__tile_grow(struct cow__tile *t, size_t bytes);
 static inline bool
 cow__tile_same_mapping(const struct cow__tile *t, const struct cow__tile *b)
 {
-	return b && b->kind == COW__FREE && b->backing == t->backing &&
-	       b->segment == t->segment;
+	return b && b->kind == COW__FREE && b->map.backing == t->map.backing &&
+	       b->own.segment == t->own.segment;
 }
 
 /* Cuts the end of a live tile off as a tile of its own, same kind. */

@@ -77,7 +77,7 @@ give_back(size_t keep)
 	__atomic_store_n(&cow__window_holed, true, __ATOMIC_SEQ_CST);
 	all_given |= keep == 0;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__FREE && t->backing == COW__NONE &&
+		if (t->kind == COW__FREE && t->map.backing == COW__NONE &&
 		    t->bytes >= COW__YIELD_LEAST)
 			keep -= cow__min(keep, give_tile(t, keep));
 }

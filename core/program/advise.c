@@ -55,7 +55,7 @@ enum {
 static void
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
-	if (cow__map_shared(start, bytes, &t->segment->file,
+	if (cow__map_shared(start, bytes, &t->own.segment->file,
 	                    cow__segment_offset(start), false) < 0)
 		return;
 	(void)cow__map_punch(start, bytes);
@@ -70,8 +70,8 @@ static int
 overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
         enum cow__place place)
 {
-	bool alone = t->backing == COW__SHARED && !t->pieces && t->refs <= 1 &&
-	             !t->common;
+	bool alone = t->map.backing == COW__SHARED && !t->map.pieces && t->own.refs <= 1 &&
+	             !cow__tile_is_common(t);
 	size_t bytes = end - start;
 	int r;
 
@@ -108,7 +108,7 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	cow__commit_forget_young(t);
 	if (own)
 		return cow__map_advise(start, end - start, advice);
-	if (advice != ADVICE_DONTNEED_LOCKED && t->attributes) {
+	if (advice != ADVICE_DONTNEED_LOCKED && t->map.attributes) {
 		if (cow__attribute_at(t, COW__ATTRIBUTE_LOCK, -1, start,
 		                      &to) >= 0)
 			return -EINVAL;
@@ -120,9 +120,9 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	}
 	/* This has the effect of writing zeros. Nothing else keeps one memory for
 	 * all. */
-	if (t->common)
+	if (cow__tile_is_common(t))
 		return cow__map_punch(start, end - start);
-	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
+	if (t->map.backing == COW__SHARED && !t->map.pieces && cow__exclusive(t, &c) &&
 	    cow__map_punch(start, end - start) == 0)
 		return 0;
 	return overlay(t, start, end, COW__PLACE_ANON);
@@ -135,14 +135,14 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 	int r = 0;
 
 	/* The engine may not read there any more, either. */
-	if (own && t->backing != COW__ANON)
+	if (own && t->map.backing != COW__ANON)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
 		                       COW__PLACE_OWN);
 	if (r == 0)
 		r = cow__map_advise(start, end - start, advice);
 	cow__range_traces(t);
-	if (own && t->backing != COW__ANON)
-		t->overlay = COW__OVERLAY_LASTS;
+	if (own && t->map.backing != COW__ANON)
+		t->map.overlay = COW__OVERLAY_LASTS;
 	if (r < 0 || own)
 		return r;
 	r = overlay(t, start, end, COW__PLACE_OWN);
@@ -173,12 +173,12 @@ advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 {
 	int r = 0;
 
-	if (own || t->common)
+	if (own || cow__tile_is_common(t))
 		r = cow__map_advise(start, end - start, advice);
 	else if (advice == ADVICE_DONTFORK)
 		r = cow__withhold(t, start, end);
 	/* For children of forks that the engine does not see. */
-	if (r == 0 && !own && !t->common && advice == ADVICE_DONTFORK)
+	if (r == 0 && !own && !cow__tile_is_common(t) && advice == ADVICE_DONTFORK)
 		r = cow__map_advise(start, end - start, advice);
 	if (r == 0)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_FORK,
@@ -192,7 +192,7 @@ advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 {
 	int r = own ? cow__map_advise(start, end - start, advice) : 0;
 
-	if (r == 0 && !own && !t->common && advice == ADVICE_WIPEONFORK) {
+	if (r == 0 && !own && !cow__tile_is_common(t) && advice == ADVICE_WIPEONFORK) {
 		r = cow__withhold(t, start, end);
 		/* For children of forks that the engine does not see. What is still a file's
 		 * (-EINVAL) they do not inherit. */
@@ -228,8 +228,8 @@ cow__huge_apart(bool yes)
 	cow__engine_lock();
 	yes &= cow__engine.use_collapse;
 	for (struct cow__tile *t = cow__tile_first(); yes && !cow__map_advised && t; t = t->next)
-		if (t->kind == COW__LIVE && !t->overlay &&
-		    (t->backing == COW__SHARED || t->backing == COW__PRIVATE))
+		if (t->kind == COW__LIVE && !t->map.overlay &&
+		    (t->map.backing == COW__SHARED || t->map.backing == COW__PRIVATE))
 			(void)cow__map_advise(cow__tile_start(t), t->bytes, ADVICE_HUGEPAGE);
 	cow__map_advised = yes;
 	cow__engine_unlock();
@@ -344,7 +344,7 @@ cow__unlock_all(void)
 	cow__engine_lock();
 	r = cow__map_unlock_all();
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
-		if (!t->attributes)
+		if (!t->map.attributes)
 			continue;
 		cow__tile_change_begin(t);
 		cow__attributes_unlock(t);
@@ -401,7 +401,7 @@ bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
 	(void)start, (void)end, (void)own, (void)value;
 	cow__range_traces(t);
-	t->bound = true;
+	t->own.bound = true;
 	return 0;
 }
 
@@ -426,7 +426,7 @@ wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	if (overlay(t, start, end, COW__PLACE_ANON) == 0)
 		return;
-	if (t->common || cow__map_protect(start, end - start,
+	if (cow__tile_is_common(t) || cow__map_protect(start, end - start,
 	                                  COW__MAP_READ_WRITE) < 0)
 		cow__process_exit(127);
 	memset((void *)start, 0, end - start);
@@ -449,16 +449,22 @@ leave_out(struct cow__tile *t, uintptr_t start, uintptr_t end)
 COW_FORK_CODE void
 cow__advise_child_early(void)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+	if (!cow__attributes_any())
+		return;
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind == COW__LIVE)
 			cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, reserve);
+		cow__attributes_unlock(t);
+	}
 }
 
 COW_FORK_CODE void
 cow__advise_child(void)
 {
+	if (!cow__attributes_any())
+		return;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || !t->attributes)
+		if (t->kind != COW__LIVE || !t->map.attributes)
 			continue;
 		cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, leave_out);
 		cow__attributes_each(t, COW__ATTRIBUTE_WIPE, 1, wipe);

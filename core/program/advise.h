@@ -77,7 +77,8 @@ int cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why);
 int cow__lend(uintptr_t addr, size_t bytes);
 
 /* In a forked child, before anything is mapped there: reserves the addresses of
- * the ranges that the program asked not to be inherited. */
+ * the ranges that the program asked not to be inherited. Forgets locks, which
+ * children don't inherit. */
 void cow__advise_child_early(void);
 
 /* In a forked child: makes holes of these ranges, and empties those that were to

@@ -19,7 +19,7 @@ cow__is_grown(uintptr_t addr, uintptr_t end)
 	if (!t || end <= cow__tile_end(t))
 		return false;
 	for (; t && addr < end; t = t->next) {
-		if (t->kind != COW__LIVE || t->work == COW__WORK_DOOMED || t->common || t->use != COW__USE_PART)
+		if (t->kind != COW__LIVE || t->work == COW__WORK_DOOMED || cow__tile_is_common(t) || t->map.use != COW__USE_PART)
 			return false;
 		for (; addr < cow__min(end, cow__tile_end(t)); addr = to) {
 			int place;
@@ -42,7 +42,7 @@ copy_part(struct cow__tile *t, uintptr_t start, uintptr_t end, char *copy)
 	void *missing = NULL;
 	int r;
 
-	if (cow__tile_is_shared(t) && !t->npieces && !t->attributes &&
+	if (cow__tile_is_shared(t) && !t->map.npieces && !t->map.attributes &&
 	    cow__map_meta(bits, &missing) == 0)
 		cow__note_missing(t, start, end, false, missing);
 	r = cow__range_leave_alone(t);

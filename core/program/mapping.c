@@ -124,7 +124,7 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	if (r < 0 || !is_uniform(addr, end))
 		return -EFAULT;
 	place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, end - cow__page, &to);
-	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || t->common || place == COW__PLACE_OWN)
+	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || cow__tile_is_common(t) || place == COW__PLACE_OWN)
 		return -ENOMEM;
 	*ret = t;
 	return 0;
@@ -143,7 +143,7 @@ extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
 	if (!next || next->kind != COW__FREE)
 		return -ENOMEM;
 	*ret_dirty = 0;
-	if (!t->allocation && !t->attributes && cow__extent_resize(t, end - cow__tile_start(t))) {
+	if (!t->map.allocation && !t->map.attributes && cow__extent_resize(t, end - cow__tile_start(t))) {
 		*ret_dirty = warm ? end - start : 0;
 		return 0;
 	}
@@ -151,9 +151,9 @@ extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
 	if (r < 0)
 		return r;
 	/* None of them is the whole block (cow_storage_from_ptr()). */
-	first->use = COW__USE_PART;
+	first->map.use = COW__USE_PART;
 	for (t = cow__tile_find(start); t && cow__tile_start(t) < end; t = t->next)
-		t->use = COW__USE_PART;
+		t->map.use = COW__USE_PART;
 	return 0;
 }
 

@@ -32,7 +32,7 @@ note_zeros(const struct cow__tile *t, uintptr_t start, size_t i, size_t to, unsi
 			huge = cow__round_down(page, COW__HUGE);
 			whole = cow__pagemap_touched(huge, cow__page, pages, 0) == (int)pages;
 		}
-		if (whole && cow__memfd_zeros(&t->segment->file, at, at + cow__page) > 0)
+		if (whole && cow__memfd_zeros(&t->own.segment->file, at, at + cow__page) > 0)
 			note(ret, i);
 	}
 }
@@ -41,7 +41,7 @@ void
 cow__note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool zeros,
              unsigned char *ret)
 {
-	const struct cow__descriptor *file = &t->segment->file;
+	const struct cow__descriptor *file = &t->own.segment->file;
 	uint64_t base = cow__segment_offset(start), data, data_end = 0;
 	size_t pages = (end - start) / cow__page, i = 0;
 	int touched, r = 1;
@@ -83,16 +83,16 @@ cow__note_absent(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsi
 	uintptr_t next = start;
 	int r = 1;
 
-	if (t->npieces || !t->segment)
+	if (t->map.npieces || !t->own.segment)
 		return -EINVAL;
 	memset(ret, 0xff, (end - start) / cow__page / 8 + 1);
 	while (r > 0 && to < last) {
-		r = cow__memfd_data(&t->segment->file, to, last, &from, &to);
+		r = cow__memfd_data(&t->own.segment->file, to, last, &from, &to);
 		if (r > 0)
 			not_missing(ret, (from - base) / cow__page,
 			            (to - base + cow__page - 1) / cow__page);
 	}
-	while (r >= 0 && t->backing == COW__PRIVATE && next < end) {
+	while (r >= 0 && t->map.backing == COW__PRIVATE && next < end) {
 		r = cow__pagemap_copied(next, end, runs, 16, &next);
 		for (int i = 0; i < r; i++)
 			not_missing(ret, (runs[i].start - start) / cow__page,

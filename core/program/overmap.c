@@ -56,7 +56,7 @@ is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
 		                      &to) == COW__PLACE_OWN)
 			return -EEXIST;
-	return (own && t->backing != COW__ANON) ||
+	return (own && t->map.backing != COW__ANON) ||
 	                       cow__attributes_linger(t, start, end)
 	               ? -EEXIST
 	               : 0;
@@ -86,14 +86,14 @@ give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	uintptr_t at;
 	int r;
 
-	if (t->npieces || t->refs != 1 || cow__tile_is_punched(t))
+	if (t->map.npieces || t->own.refs != 1 || cow__tile_is_punched(t))
 		return 0;
 	if (!cow__holders_unread(t, &c))
 		return cow__engine.no_locks ? -EBUSY : 0;
 	r = cow__map_reserve(bytes, cow__page, &at);
 	if (r < 0)
 		return r;
-	r = cow__map_shared(at, bytes, &t->segment->file, cow__segment_offset(start), false);
+	r = cow__map_shared(at, bytes, &t->own.segment->file, cow__segment_offset(start), false);
 	if (r == 0)
 		r = cow__map_punch(at, bytes);
 	(void)cow__map_release(at, bytes);
@@ -106,7 +106,7 @@ cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t to;
 	int r = 0, one;
 
-	if (!t->segment || t->common || t->backing == COW__ANON)
+	if (!t->own.segment || cow__tile_is_common(t) || t->map.backing == COW__ANON)
 		return 0;
 	for (; start < end; start = to) {
 		to = end;
@@ -144,7 +144,7 @@ note_own(uintptr_t addr, uintptr_t end)
 static int
 claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	struct cow__segment *s = t->segment;
+	struct cow__segment *s = t->own.segment;
 	int r = 0;
 
 	if (!cow__mappings_left(2))
@@ -152,7 +152,7 @@ claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	t = cow__tile_carve(t, start, end - start);
 	if (!t)
 		return -ENOMEM;
-	if (t->backing == COW__SHARED)
+	if (t->map.backing == COW__SHARED)
 		r = cow__map_punch(start, end - start);
 	if (r == 0)
 		r = cow__map_none(start, end - start);
@@ -163,10 +163,10 @@ claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	cow__tile_change_begin(t);
 	if (s)
 		cow__segment_unref(s);
-	t->segment = NULL;
-	t->backing = COW__ANON;
+	t->own.segment = NULL;
+	t->map.backing = COW__ANON;
 	cow__extent_live(t, end - start);
-	t->use = COW__USE_MAPPING;
+	t->map.use = COW__USE_MAPPING;
 	cow__tile_change_end(t);
 	cow__stat_add(blocks_live, 1);
 	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
@@ -298,7 +298,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 {
 	void *copy;
 	/* A common block would part from the pages that others have. */
-	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
+	int r = cow__tile_is_common(t) ? -EBUSY : cow__range_leave_alone(t);
 
 	if (r == 0)
 		r = cow__map_meta(end - start, &copy);
@@ -316,7 +316,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
-	if (r == 0 && t->segment)
+	if (r == 0 && t->own.segment)
 		(void)give_back(t, start, end - start);
 	return r;
 }
@@ -329,14 +329,14 @@ cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, in
 	int r;
 
 	/* A freeze empties the page table, so this comes first. */
-	if (!own && cow__tile_is_shared(t) && !t->npieces && !t->attributes &&
+	if (!own && cow__tile_is_shared(t) && !t->map.npieces && !t->map.attributes &&
 	    cow__map_meta(bits, &missing) == 0)
 		cow__note_missing(t, start, end, why == COW__OWN_FOR_MISSING, missing);
 	cow__range_traces(t); /* nor may the next block have these pages */
-	if (own && t->backing != COW__ANON)
-		t->overlay = COW__OVERLAY_LASTS;
+	if (own && t->map.backing != COW__ANON)
+		t->map.overlay = COW__OVERLAY_LASTS;
 	if (own)
-		return t->backing == COW__ANON
+		return t->map.backing == COW__ANON
 		               ? 0
 		               : cow__attribute_add(t, start, end,
 		                                    COW__ATTRIBUTE_PLACE,
@@ -359,15 +359,15 @@ lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	uintptr_t to;
 
 	cow__range_traces(t);
-	if (own && t->backing != COW__ANON)
-		t->overlay = COW__OVERLAY_LASTS;
+	if (own && t->map.backing != COW__ANON)
+		t->map.overlay = COW__OVERLAY_LASTS;
 	if (own)
 		return 0;
 	for (; r == 0 && start < end; start = to) {
 		to = end;
 		prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
 		                         PROTECTION_WRITE, start, &to);
-		if (t->common)
+		if (cow__tile_is_common(t))
 			r = -EBUSY;
 		else if (prot & PROTECTION_WRITE)
 			r = cow__range_leave_alone(t);
@@ -395,7 +395,7 @@ is_patched(uintptr_t addr, uintptr_t end)
 	int place;
 
 	if (!t || t->kind != COW__LIVE || t->work == COW__WORK_DOOMED ||
-	    t->backing == COW__ANON || end > cow__tile_end(t))
+	    t->map.backing == COW__ANON || end > cow__tile_end(t))
 		return false;
 	for (; addr < end; addr = to) {
 		to = end;

@@ -32,7 +32,7 @@ cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
 		if (place != COW__PLACE_HOLE)
 			r = fn(t, addr, to,
 			       place != COW__PLACE_OURS ||
-			               t->backing == COW__ANON,
+			               t->map.backing == COW__ANON,
 			       value);
 		else if (holes == COW__HOLES_STOP)
 			r = -ENOMEM;
@@ -74,12 +74,12 @@ cow__range_prepare(struct cow__tile *t)
 		return -ENOMEM;
 	cow__commit_forget_young(t);
 	/* The kernel or a device would go on with the frozen pages. */
-	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t) && !cow__pins_memory())
+	if (t->map.backing != COW__ANON && !cow__tile_is_common(t) && !cow__is_frozen(t) && !cow__pins_memory())
 		r = cow__freeze(t);
 	if (r < 0)
 		return r;
 	cow__tile_change_begin(t);
-	t->overlay = cow__max(t->overlay, COW__OVERLAY_PARTS);
+	t->map.overlay = cow__max(t->map.overlay, COW__OVERLAY_PARTS);
 	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 	return 0;
@@ -99,14 +99,14 @@ void
 cow__range_lasts(struct cow__tile *t)
 {
 	cow__range_traces(t);
-	t->overlay = COW__OVERLAY_LASTS;
+	t->map.overlay = COW__OVERLAY_LASTS;
 	cow__fallback(COW_FALLBACK_REMAPPED);
 }
 
 bool
 cow__range_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	if (t->allocation) /* a storage holds on to it */
+	if (t->map.allocation) /* a storage holds on to it */
 		return false;
 	if (start > cow__tile_start(t) || end < cow__tile_end(t))
 		return cow__extent_cut(t, start, end);

@@ -36,10 +36,10 @@ copy_present(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uint64_t base = cow__segment_offset(start), from, to = base;
 	int r = 1;
 
-	if (t->npieces)
+	if (t->map.npieces)
 		return cow__map_populate(start, end - start);
 	while (r > 0 && to < base + (end - start)) {
-		r = cow__memfd_data(&t->segment->file, to, base + (end - start), &from, &to);
+		r = cow__memfd_data(&t->own.segment->file, to, base + (end - start), &from, &to);
 		if (r > 0 && cow__map_populate(start + (from - base), to - from) < 0)
 			r = -ENOMEM;
 	}
@@ -93,7 +93,7 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t to;
 	int r;
 
-	if (t->common || t->pin)
+	if (t->own.outside)
 		return -EBUSY;
 	r = cow__range_leave_alone(t);
 	if (r == 0 && cow__needs_freeze(t)) { /* a device may have its pages */
@@ -145,8 +145,8 @@ cow__withhold_rest(void)
 		return 0;
 	put_off = false;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		if (!t->attributes || t->kind != COW__LIVE || t->common || t->pin ||
-		    t->backing == COW__ANON)
+		if (!t->map.attributes || t->kind != COW__LIVE || t->own.outside ||
+		    t->map.backing == COW__ANON)
 			continue;
 		r = withhold_advised(t, COW__ATTRIBUTE_FORK);
 		if (r == 0)

@@ -144,7 +144,7 @@ cow__allocation_on_tile(struct cow__tile *tile,
 		.tile = tile,
 		.owned = 1,
 	};
-	tile->allocation = a;
+	tile->map.allocation = a;
 	*ret = a;
 	return 0;
 }
@@ -224,11 +224,12 @@ tile_free(struct cow__allocation *a)
 	cow__engine_lock();
 	/* Another thread may have found the tile again by its address
 	 * meanwhile. */
-	if (t->allocation == a) {
-		t->allocation = NULL;
-		t->exposed = false;
-		if (!cow__tile_is_block(t))
+	if (t->map.allocation == a) {
+		t->map.allocation = NULL;
+		if (!cow__tile_is_block(t)) {
+			t->map.use = COW__USE_STORAGE;
 			cow__apart_free(t);
+		}
 	}
 	cow__engine_tick();
 	cow__engine_unlock();
@@ -269,9 +270,8 @@ void
 cow__allocation_release(struct cow__allocation *a)
 {
 	if (a->kind == COW__AT_TILE) {
-		a->tile->allocation = NULL;
-		a->tile->exposed = false;
-		a->tile->use = cow__max(a->tile->use, COW__USE_BLOCK);
+		a->tile->map.allocation = NULL;
+		a->tile->map.use = cow__max(a->tile->map.use, COW__USE_BLOCK);
 	}
 	if (a->kind == COW__AT_FOREIGN && a->ops)
 		a->ops->drop(a);
@@ -340,7 +340,7 @@ is_changed(uintptr_t start, uintptr_t end)
 	cow__engine_lock();
 	for (; start < end && !changed; start = cow__tile_end(t)) {
 		t = cow__tile_find(start);
-		changed = t->kind != COW__LIVE || t->slow;
+		changed = t->kind != COW__LIVE || t->map.slow;
 	}
 	cow__engine_unlock();
 	return changed;

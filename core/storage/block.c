@@ -81,7 +81,7 @@ cow__block_zeroed(size_t bytes, void **ret)
 	if (r < 0)
 		return r;
 	/* Without PAGEMAP_SCAN nothing tells which pages were only read. */
-	if (t->backing != COW__ANON || cow__pagemap_has_scan() || dirty % cow__page != 0 ||
+	if (t->map.backing != COW__ANON || cow__pagemap_has_scan() || dirty % cow__page != 0 ||
 	    cow__map_zap(cow__tile_start(t), dirty) < 0)
 		cow__sparse_clear(t, 0, dirty);
 	*ret = (void *)cow__tile_start(t);
@@ -91,8 +91,8 @@ cow__block_zeroed(size_t bytes, void **ret)
 static void
 block_free_locked(struct cow__tile *t)
 {
-	t->use = COW__USE_STORAGE;
-	if (t->allocation) /* a storage holds on to it */
+	t->map.use = t->map.allocation ? COW__USE_EXPOSED : COW__USE_STORAGE;
+	if (t->map.allocation) /* a storage holds on to it */
 		return;
 	if (!cow__engine.retired)
 		cow__apart_free(t);
@@ -148,7 +148,7 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	t = block_at(ptr);
 	if (bytes < old)
 		(void)cow__commit_wait(&t, (uintptr_t)ptr);
-	done = r == 0 && !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
+	done = r == 0 && !t->map.allocation && cow__extent_resize(t, bytes ? bytes : 1);
 	cow__engine_unlock();
 	if (done) {
 		*ret = ptr;
@@ -189,8 +189,8 @@ raw_free(void *data)
 		return;
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)data);
-	small = t && t->slab;
-	bytes = small ? cow__small_bytes(t->slab) : t ? cow__extent_usable(t) : 0;
+	small = t && t->map.slab;
+	bytes = small ? cow__small_bytes(t->map.slab) : t ? cow__extent_usable(t) : 0;
 	cow__engine_unlock();
 	cow__profile(data, -(int64_t)bytes);
 	if (small)

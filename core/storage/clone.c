@@ -160,9 +160,9 @@ paged_make(struct cow__tile *source, struct paged *p)
 	struct cow__tile *t;
 	int r = 0;
 
-	if (source->backing == COW__ANON || source->common)
+	if (source->map.backing == COW__ANON || cow__tile_is_common(source))
 		r = -ENOTSUP;
-	p->now |= source->backing == COW__SHARED;
+	p->now |= source->map.backing == COW__SHARED;
 	if (r == 0 && !cow__is_frozen(source))
 		r = cow__freeze(source);
 	if (r == 0)

@@ -31,16 +31,16 @@ readers_beside(const struct cow__tile *t)
 {
 	uint64_t most = 0;
 
-	if (!t->npieces)
-		return t->refs > 1 ? t->refs - 1 : 0;
-	for (uint32_t i = 0; i < t->npieces; i++) {
-		const struct cow__tile *pages = t->pieces[i].pages;
+	if (!t->map.npieces)
+		return t->own.refs > 1 ? t->own.refs - 1 : 0;
+	for (uint32_t i = 0; i < t->map.npieces; i++) {
+		const struct cow__tile *pages = t->map.pieces[i].pages;
 		uint64_t mine = 0;
 
-		for (uint32_t k = 0; k < t->npieces; k++)
-			mine += t->pieces[k].pages == pages;
-		if (pages->refs - mine > most)
-			most = pages->refs - mine;
+		for (uint32_t k = 0; k < t->map.npieces; k++)
+			mine += t->map.pieces[k].pages == pages;
+		if (pages->own.refs - mine > most)
+			most = pages->own.refs - mine;
 	}
 	return most;
 }
@@ -48,16 +48,16 @@ readers_beside(const struct cow__tile *t)
 static void
 describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 {
-	ret->mappings = t->npieces ? t->npieces : 1;
-	ret->frozen = t->backing == COW__PRIVATE;
-	ret->bytes_written_back = t->written_back;
+	ret->mappings = t->map.npieces ? t->map.npieces : 1;
+	ret->frozen = t->map.backing == COW__PRIVATE;
+	ret->bytes_written_back = t->map.written_back;
 	/* Views of these pages keep them as a clone does. */
 	ret->sharers += readers_beside(t);
 	if (ret->sharers > 1 && !ret->frozen) {
 		ret->state = COW_STATE_LAZY;
 		ret->bytes_own = 0;
 	}
-	if (ret->state == COW_STATE_OWNED && ret->frozen && t->npieces)
+	if (ret->state == COW_STATE_OWNED && ret->frozen && t->map.npieces)
 		ret->state = COW_STATE_VIEW;
 	if (ret->state != COW_STATE_LAZY && ret->frozen)
 		ret->bytes_own = copied_bytes(t);
@@ -67,9 +67,9 @@ describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 static uint64_t
 shared(const struct cow_storage *s, const struct cow__tile *t)
 {
-	if (t->common)
+	if (cow__tile_is_common(t))
 		return COW_SHARED_ALIAS;
-	if (!cow__storage_gives(s, t->npieces))
+	if (!cow__storage_gives(s, t->map.npieces))
 		return COW_SHARED_NOT;
 	switch (cow__seal_ready(t, s->bytes)) {
 	case COW__SEAL_DONE:

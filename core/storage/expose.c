@@ -51,7 +51,7 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 		return cow__error_passed(r, "cow_storage_expose");
 	if (!cow__transparent(s) && s->data->kind == COW__AT_TILE) {
 		cow__engine_lock();
-		s->data->tile->exposed = true;
+		s->data->tile->map.use = cow__max(s->data->tile->map.use, COW__USE_EXPOSED);
 		s->data->storage = s;
 		cow__engine_unlock();
 	}
@@ -68,7 +68,7 @@ storage_of_block(struct cow__tile *t, struct cow_storage **ret)
 	int r = cow__allocation_on_tile(t, &a);
 
 	if (r == 0) {
-		r = cow__storage_on(a, t->used, &like, ret);
+		r = cow__storage_on(a, t->map.used, &like, ret);
 		if (r < 0) {
 			cow__allocation_release(a);
 		}
@@ -77,7 +77,6 @@ storage_of_block(struct cow__tile *t, struct cow_storage **ret)
 		return r;
 	(*ret)->flags |= COW_STORAGE_TRANSPARENT;
 	a->storage = *ret;
-	t->exposed = true;
 	return 0;
 }
 
@@ -94,13 +93,13 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 		return cow__error(-EINVAL, "cow_storage_from_ptr: NULL");
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)ptr);
-	if (t && t->kind == COW__LIVE && (cow__tile_is_block(t) || t->exposed)) {
+	if (t && t->kind == COW__LIVE && cow__tile_is_exposed(t)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
-		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t) || t->use == COW__USE_PART)
+		if (offset >= cow__max(t->map.used, 1) || cow__attributes_holed(t) || t->map.use == COW__USE_PART)
 			; /* behind its bytes the last page is nobody's; or it is a part */
-		else if (t->allocation && t->allocation->storage &&
-		    cow__storage_try_ref(t->allocation->storage)) {
-			s = t->allocation->storage;
+		else if (t->map.allocation && t->map.allocation->storage &&
+		    cow__storage_try_ref(t->map.allocation->storage)) {
+			s = t->map.allocation->storage;
 			r = 0;
 		} else if (cow__tile_is_block(t)) {
 			r = storage_of_block(t, &s);

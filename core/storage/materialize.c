@@ -74,7 +74,7 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 		return 1;
 	}
 	cow__engine_lock();
-	if (t->backing == COW__PRIVATE) {
+	if (t->map.backing == COW__PRIVATE) {
 		/* It is private, so it may be written. To write in place is
 		 * better. What an earlier thaw made shared is made private again
 		 * if views read it. */
@@ -83,7 +83,7 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 		else if (!cow__is_frozen(t) &&
 		         !cow__exclusive_where_shared(t, &c))
 			r = cow__freeze(t) == 0;
-	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
+	} else if (t->map.backing == COW__SHARED && !cow__exclusive(t, &c)) {
 		r = 0;
 	}
 	if (r)

@@ -54,9 +54,9 @@ may_resize_in_place(const struct cow_storage *s, size_t bytes)
 static void
 leave_rest(struct cow__tile *t, size_t bytes)
 {
-	if (!t->segment || !t->segment->single)
+	if (!t->own.segment || !t->own.segment->single)
 		return;
-	cow__bare_make(t->next, t->segment);
+	cow__bare_make(t->next, t->own.segment);
 	memset((char *)cow__tile_start(t) + bytes, 0, t->bytes - bytes);
 }
 
@@ -71,7 +71,7 @@ extent_resized(struct cow__allocation *a, size_t bytes)
 	cow__engine_lock();
 	if (bytes < old)
 		(void)cow__commit_wait(&t, cow__tile_start(t));
-	done = t->allocation == a && !cow__tile_is_block(t) && cow__extent_resize(t, bytes);
+	done = t->map.allocation == a && !cow__tile_is_block(t) && cow__extent_resize(t, bytes);
 	kept = t->bytes;
 	if (done && kept <= old)
 		leave_rest(t, bytes);

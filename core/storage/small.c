@@ -81,7 +81,7 @@ slab_new(unsigned class)
 	s->slots = (unsigned)(COW__SLAB_BYTES / class_bytes[class]);
 	for (unsigned i = s->slots; i < SLOTS_MAX; i++)
 		s->taken[i / 64] |= 1ull << (i % 64);
-	s->tile->slab = s;
+	s->tile->map.slab = s;
 	partial_add(s);
 	return 0;
 }
@@ -129,8 +129,8 @@ cow__small_free(void *data)
 
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)data);
-	cow__require(t && t->slab);
-	s = t->slab;
+	cow__require(t && t->map.slab);
+	s = t->map.slab;
 	i = (unsigned)(((uintptr_t)data - cow__tile_start(t)) /
 	               class_bytes[s->class]);
 	cow__require(s->taken[i / 64] >> (i % 64) & 1);
@@ -139,7 +139,7 @@ cow__small_free(void *data)
 		partial_add(s);
 	if (s->used == 0) {
 		partial_remove(s);
-		t->slab = NULL;
+		t->map.slab = NULL;
 		cow__extent_free(t);
 		cow__pool_give(&slabs, s);
 	}

@@ -54,7 +54,7 @@ START_TEST(passed_over)
 		record->sequences = (struct cow__park_range){ 0, 0 };
 		sleep = cow__heal_job(cow__now() + second);
 		if (cow__now() - before < COW__AHEAD_PASSED_NS &&
-		    cow__tile_find((uintptr_t)p)->backing == COW__PRIVATE) {
+		    cow__tile_find((uintptr_t)p)->map.backing == COW__PRIVATE) {
 			left = true;
 			sleeps = sleep > 50000;
 		}

@@ -131,7 +131,7 @@ START_TEST(every_call_fails)
 			heal();
 			check_model();
 			if (!UNDER_TSAN)
-				ck_assert(cow__tile_find((uintptr_t)p)->backing ==
+				ck_assert(cow__tile_find((uintptr_t)p)->map.backing ==
 				          COW__SHARED);
 			in_child(looks, NULL);
 			check_model();
@@ -158,7 +158,7 @@ START_TEST(denied)
 	heal();
 	check_model();
 	if (!UNDER_TSAN)
-		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+		ck_assert(cow__tile_find((uintptr_t)p)->map.backing == COW__SHARED);
 	cow_block_free(p);
 }
 END_TEST

@@ -37,7 +37,7 @@ static bool joined(const struct herd *herd)
 	bool yes;
 
 	cow__engine_lock();
-	yes = cow__tile_find(at)->segment != NULL;
+	yes = cow__tile_find(at)->own.segment != NULL;
 	cow__engine_unlock();
 	return yes;
 }

@@ -245,7 +245,7 @@ START_TEST(little_is_left)
 	heal(UINT64_MAX);
 	if (!UNDER_TSAN) {
 		ck_assert_uint_eq(stats_now().pages_written_back, before + 2);
-		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+		ck_assert(cow__tile_find((uintptr_t)p)->map.backing == COW__SHARED);
 	}
 	drop(storage);
 }
@@ -276,7 +276,7 @@ START_TEST(many_blocks)
 	ck_assert_uint_eq(copy_ahead(), n);
 	heal(UINT64_MAX);
 	for (int i = 0; i < BLOCKS; i++) {
-		shared += cow__tile_find((uintptr_t)block[i])->backing == COW__SHARED;
+		shared += cow__tile_find((uintptr_t)block[i])->map.backing == COW__SHARED;
 		ck_pattern(block[i], each / 2, (unsigned)i + 2);
 		cow_block_free(block[i]);
 	}
@@ -350,7 +350,7 @@ START_TEST(marked_anew)
 	/* The kernel may count a thread for a moment that was joined. */
 	do
 		heal(UINT64_MAX);
-	while (!UNDER_TSAN && cow__tile_find((uintptr_t)p)->backing != COW__SHARED);
+	while (!UNDER_TSAN && cow__tile_find((uintptr_t)p)->map.backing != COW__SHARED);
 	check_model();
 	cow_block_free(p);
 	cow__watch_forget();
@@ -377,7 +377,7 @@ START_TEST(shorter_block)
 	heal(UINT64_MAX);
 	ck_pattern(block, shorter, 2);
 	if (!UNDER_TSAN)
-		ck_assert(cow__tile_find((uintptr_t)block)->backing == COW__SHARED);
+		ck_assert(cow__tile_find((uintptr_t)block)->map.backing == COW__SHARED);
 	cow_block_free(block);
 	cow__watch_forget();
 }
@@ -460,7 +460,7 @@ START_TEST(written_by_the_kernel)
 	record->sequences = (struct cow__park_range){ 0, 0 };
 	heal(UINT64_MAX);
 	if (!UNDER_TSAN)
-		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+		ck_assert(cow__tile_find((uintptr_t)p)->map.backing == COW__SHARED);
 	drop(storage);
 }
 END_TEST
@@ -477,7 +477,7 @@ START_TEST(without_it)
 	ck_assert_uint_eq(copy_ahead(), 0);
 	heal(UINT64_MAX);
 	if (!UNDER_TSAN)
-		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+		ck_assert(cow__tile_find((uintptr_t)p)->map.backing == COW__SHARED);
 	drop(storage);
 }
 END_TEST

@@ -30,7 +30,7 @@ START_TEST(the_engine_leaves_it_alone)
 	must(cow__view_new(t, COW__REBASE_NOTHING, NULL, &view) == -ENOTSUP);
 	must(!cow__extent_cut(t, from + MIB, from + 2 * MIB));
 	must(!cow__extent_resize(t, 8 * MIB));
-	must(t->backing == COW__SHARED && t->bytes == 4 * MIB);
+	must(t->map.backing == COW__SHARED && t->bytes == 4 * MIB);
 	cow__engine_unlock();
 	must(mapped_shared(p));
 	ck_bytes(p, 4 * MIB, 1);

@@ -52,8 +52,8 @@ static uint64_t kept_ns(void *p, uint64_t ago)
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)p);
 	if (ago)
-		t->rewritten->at = cow__now() - ago;
-	ns = t->rewritten ? t->rewritten->keep_ns : 0;
+		t->map.rewritten->at = cow__now() - ago;
+	ns = t->map.rewritten ? t->map.rewritten->keep_ns : 0;
 	cow__engine_unlock();
 	return ns;
 }

@@ -403,7 +403,7 @@ START_TEST(is_not_mended)
 	cow__engine_unlock();
 	ck_assert_uint_eq(send_block(pair.mine, p, COW_SHARE_CLONE), 0);
 	cow__engine_lock();
-	ck_assert(t->age == COW__AGE_GROWN);
+	ck_assert(t->filling.age == COW__AGE_GROWN);
 	cow__engine_unlock();
 	cow_block_free(p);
 	pair_free(&pair);

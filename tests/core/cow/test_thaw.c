@@ -309,7 +309,7 @@ START_TEST(emptied_parts_come_back)
 	call_the_library();
 	check_model();
 	if (!UNDER_TSAN) {
-		ck_assert(!cow__tile_find((uintptr_t)p)->overlay);
+		ck_assert(!cow__tile_find((uintptr_t)p)->map.overlay);
 		ck_assert_int_eq(cow__pagemap_copied((uintptr_t)p, (uintptr_t)p + bytes,
 		                                     &run, 1, &next),
 		                 0);

@@ -29,7 +29,7 @@ static enum cow__backing backing(const void *p)
 	enum cow__backing b;
 
 	cow__engine_lock();
-	b = cow__tile_find((uintptr_t)p)->backing;
+	b = cow__tile_find((uintptr_t)p)->map.backing;
 	cow__engine_unlock();
 	return b;
 }
@@ -39,7 +39,7 @@ static bool joined(const void *p)
 	bool yes;
 
 	cow__engine_lock();
-	yes = cow__tile_find((uintptr_t)p)->segment != NULL;
+	yes = cow__tile_find((uintptr_t)p)->own.segment != NULL;
 	cow__engine_unlock();
 	return yes;
 }

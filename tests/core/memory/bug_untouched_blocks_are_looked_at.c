@@ -22,7 +22,7 @@ static int young(void)
 
 	cow__engine_lock();
 	for (int i = 0; i < BLOCKS; i++)
-		n += cow__tile_find((uintptr_t)block[i])->age == COW__AGE_YOUNG;
+		n += cow__tile_find((uintptr_t)block[i])->filling.age == COW__AGE_YOUNG;
 	cow__engine_unlock();
 	return n;
 }
@@ -57,7 +57,7 @@ START_TEST(who_gets_on_stays_young)
 	}
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)filled);
-	is_young = t->age == COW__AGE_YOUNG && t->touched >= (STEPS - 2) * CHUNK;
+	is_young = t->filling.age == COW__AGE_YOUNG && t->filling.touched >= (STEPS - 2) * CHUNK;
 	cow__engine_unlock();
 	ck_assert(is_young);
 	for (int i = 0; i < STEPS; i++)

@@ -42,29 +42,29 @@ static struct cow__span part;
 
 static struct cow__tile in_state(enum cow__state state)
 {
-	struct cow__tile t = { .kind = COW__LIVE, .refs = 1, .segment = &files[1] };
+	struct cow__tile t = { .kind = COW__LIVE, .own.refs = 1, .own.segment = &files[1] };
 
 	switch (state) {
 	case COW__IS_BARE:
 		return (struct cow__tile){ .kind = COW__FREE };
 	case COW__IS_COLD:
-		return (struct cow__tile){ .kind = COW__FREE, .backing = COW__SHARED };
+		return (struct cow__tile){ .kind = COW__FREE, .map.backing = COW__SHARED };
 	case COW__IS_WARM:
-		return (struct cow__tile){ .kind = COW__FREE, .backing = COW__SHARED, .freed_at = 1 };
+		return (struct cow__tile){ .kind = COW__FREE, .map.backing = COW__SHARED, .own.freed_at = 1 };
 	case COW__IS_SHARED:
-		t.backing = COW__SHARED;
+		t.map.backing = COW__SHARED;
 		break;
 	case COW__IS_FROZEN:
-		t.backing = COW__PRIVATE;
+		t.map.backing = COW__PRIVATE;
 		break;
 	case COW__IS_PARTLY:
-		t.backing = COW__PRIVATE;
-		t.nkept = 1;
-		t.kept = &part;
+		t.map.backing = COW__PRIVATE;
+		t.map.nkept = 1;
+		t.map.kept = &part;
 		break;
 	case COW__IS_ANON:
-		t.backing = COW__ANON;
-		t.segment = NULL;
+		t.map.backing = COW__ANON;
+		t.own.segment = NULL;
 		break;
 	case COW__IS_LIMBO:
 		t.kind = COW__LIMBO;
@@ -85,23 +85,23 @@ static void add(struct cow__tile *t, uint32_t obstacle)
 	static struct cow__node note;
 
 	switch ((enum cow__obstacle)obstacle) {
-	case COW__IF_NOTED: t->attributes = &note; break;
-	case COW__IF_OVERLAID: t->overlay = COW__OVERLAY_PARTS; break;
-	case COW__IF_SLOW: t->slow = true; break;
-	case COW__IF_BOUND: t->bound = true; break;
-	case COW__IF_PINNED: t->pin = COW__PIN_USED; break;
-	case COW__IF_COMMON: t->common = true; break;
-	case COW__IF_LAZY: t->lazy = true; break;
+	case COW__IF_NOTED: t->map.attributes = &note; break;
+	case COW__IF_OVERLAID: t->map.overlay = COW__OVERLAY_PARTS; break;
+	case COW__IF_SLOW: t->map.slow = true; break;
+	case COW__IF_BOUND: t->own.bound = true; break;
+	case COW__IF_PINNED: t->own.outside = COW__OUTSIDE_DEVICE; break;
+	case COW__IF_COMMON: t->own.outside = COW__OUTSIDE_PROCESSES; break;
+	case COW__IF_LAZY: t->map.lazy = true; break;
 	case COW__IF_BUSY: t->work = COW__WORK_PAGES; break;
 	case COW__IF_PUNCHING: t->work = COW__WORK_PUNCH; break;
-	case COW__IF_PIECED: t->npieces = 2; break;
-	case COW__IF_SCATTERED: t->npieces = 49; break;
-	case COW__IF_READ: t->refs = 2; break;
-	case COW__IF_FOREIGN: t->segment = &files[0]; break;
-	case COW__IF_BLOCK: t->use = COW__USE_BLOCK; break;
-	case COW__IF_NO_BLOCK: t->use = COW__USE_STORAGE; break;
-	case COW__IF_MAPPING: t->use = COW__USE_MAPPING; break;
-	case COW__IF_STORAGE: t->allocation = (void *)&note; break;
+	case COW__IF_PIECED: t->map.npieces = 2; break;
+	case COW__IF_SCATTERED: t->map.npieces = 49; break;
+	case COW__IF_READ: t->own.refs = 2; break;
+	case COW__IF_FOREIGN: t->own.segment = &files[0]; break;
+	case COW__IF_BLOCK: t->map.use = COW__USE_BLOCK; break;
+	case COW__IF_NO_BLOCK: t->map.use = COW__USE_STORAGE; break;
+	case COW__IF_MAPPING: t->map.use = COW__USE_MAPPING; break;
+	case COW__IF_STORAGE: t->map.allocation = (void *)&note; break;
 	default: break;
 	}
 }
@@ -119,7 +119,7 @@ static bool can_in(enum cow__event event, enum cow__state state, bool block)
 {
 	struct cow__tile t = in_state(state);
 
-	t.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
+	t.map.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
 	return cow__can(&t, event);
 }
 
@@ -150,7 +150,7 @@ static void make_row(enum cow__event event, char *row)
 	for (int o = 0; o < COW__OBSTACLES; o++) {
 		struct cow__tile t = in_state(from);
 
-		t.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
+		t.map.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
 		add(&t, included(1u << o));
 		if (!cow__can(&t, event))
 			continue;
@@ -188,7 +188,7 @@ START_TEST(each_obstacle_is_seen)
 		struct cow__tile t = in_state(COW__IS_SHARED);
 		uint32_t before;
 
-		t.use = 1u << o == COW__IF_NO_BLOCK ? COW__USE_BLOCK : COW__USE_STORAGE;
+		t.map.use = 1u << o == COW__IF_NO_BLOCK ? COW__USE_BLOCK : COW__USE_STORAGE;
 		before = cow__obstacles(&t);
 		add(&t, 1u << o);
 		ck_assert_uint_eq(before & 1u << o, 0);
