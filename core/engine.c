@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine: its start, its regular work, and the hooks of all rooms
+ * The engine: its start, its regular work, and the hooks of all folders
  *
  * There is one engine in a process. It starts at the first allocation, before or
  * after constructors, in any thread. Where the machine or a limit does not allow

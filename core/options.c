@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of the engine: the tables of all rooms, and the call that sets an
+ * Options of the engine: the tables of all folders, and the call that sets an
  * option
  */
 #include "core/options.h"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # lint.sh: the rules of CONTRIBUTING.md that a machine can check, on the files. Says each
-# violation. lint-objects.sh and lint-rooms.sh check objects and rooms.
+# violation. lint-objects.sh and lint-folders.sh check objects and the order of folders.
 set -u
 export LC_ALL=C
 CC=${CC:-gcc} CXX=${CXX:-g++}
