@@ -34,7 +34,7 @@
 #include "quiet/quiet.h"
 
 static int
-start(void)
+start_engine(void)
 {
 	int r;
 
@@ -115,7 +115,7 @@ static cow__job_fn *const jobs[] = {
 };
 
 const struct cow__hooks cow__hooks = {
-	.start = start,
+	.start = start_engine,
 	.tick = tick,
 	.trim = cow_trim,
 	.tile_freed = cow__feedback_freed,
