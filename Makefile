@@ -76,7 +76,7 @@ check-newest: everything ## the tests of the Python package with the newest pack
 
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(PRELOAD_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
-		bad=0; for part in lint-python lint-rooms lint-objects lint-libc lint; do \
+		bad=0; for part in lint-python lint-folders lint-objects lint-libc lint; do \
 			scripts/$$part.sh || bad=1; done; exit $$bad
 
 analyze: ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (5 minutes)

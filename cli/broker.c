@@ -53,7 +53,7 @@ static void started(void)
 	fflush(stdout);
 }
 
-static int parse(const char *text, long most, long *ret)
+static int parse_number(const char *text, long most, long *ret)
 {
 	char *end;
 
@@ -140,7 +140,7 @@ static int background(void)
 	return 0;
 }
 
-static int serve(struct broker_service *s, const char *address, bool demand)
+static int serve_socket(struct broker_service *s, const char *address, bool demand)
 {
 	int lock = -1, r = 0, given;
 
@@ -195,12 +195,12 @@ static int take_option(int found, char **argv, struct wishes *w)
 		w->demand = true;
 		break;
 	case 'i':
-		if (parse(optarg, 1000000, &w->idle) < 0)
+		if (parse_number(optarg, 1000000, &w->idle) < 0)
 			return cli_error("'%s' is not a number of seconds; "
 			                 "write 0 to 1000000.", optarg);
 		break;
 	case 'm':
-		if (parse(optarg, INT_MAX, &w->max) < 0 || w->max == 0)
+		if (parse_number(optarg, INT_MAX, &w->max) < 0 || w->max == 0)
 			return cli_error("'%s' is not a number of storages; "
 			                 "write 1 to %d.", optarg, INT_MAX);
 		break;
@@ -264,7 +264,7 @@ static int broker_main(int argc, char **argv)
 	/* Descriptors of the process that started us must not stay open. */
 	if (w.demand)
 		(void)syscall(SYS_close_range, 3, ~0U, 0);
-	return serve(&s, address, w.demand);
+	return serve_socket(&s, address, w.demand);
 }
 
 const struct cli_command cli_broker = {

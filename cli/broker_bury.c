@@ -26,7 +26,7 @@ static bool waits(int fd)
 	return fcntl(fd, F_GET_SEALS) < 0;
 }
 
-static _Noreturn void hold(pid_t broker)
+static _Noreturn void hold_names(pid_t broker)
 {
 	/* It must not outlive the broker. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != broker)
@@ -44,7 +44,7 @@ void broker_bury(const int *fds, size_t n)
 		if (waits(fds[i])) {
 			child = fork();
 			if (child == 0)
-				hold(broker);
+				hold_names(broker);
 			break;
 		}
 	for (size_t i = 0; i < n; i++) {

@@ -17,7 +17,7 @@ struct state {
 	uint64_t a, b, c, d;
 };
 
-static uint64_t turn(uint64_t x, unsigned bits)
+static uint64_t rotate_left(uint64_t x, unsigned bits)
 {
 	return x << bits | x >> (64 - bits);
 }
@@ -26,17 +26,17 @@ static void mix(struct state *s)
 {
 	s->a += s->b;
 	s->c += s->d;
-	s->b = turn(s->b, 13) ^ s->a;
-	s->d = turn(s->d, 16) ^ s->c;
-	s->a = turn(s->a, 32);
+	s->b = rotate_left(s->b, 13) ^ s->a;
+	s->d = rotate_left(s->d, 16) ^ s->c;
+	s->a = rotate_left(s->a, 32);
 	s->c += s->b;
 	s->a += s->d;
-	s->b = turn(s->b, 17) ^ s->c;
-	s->d = turn(s->d, 21) ^ s->a;
-	s->c = turn(s->c, 32);
+	s->b = rotate_left(s->b, 17) ^ s->c;
+	s->d = rotate_left(s->d, 21) ^ s->a;
+	s->c = rotate_left(s->c, 32);
 }
 
-static void take(struct state *s, uint64_t word)
+static void absorb_word(struct state *s, uint64_t word)
 {
 	s->d ^= word;
 	mix(s);
@@ -54,8 +54,8 @@ uint64_t broker_hash(const struct broker_hash_key *key, const uint64_t *words,
 		           key->b ^ 0x7465646279746573u };
 
 	for (unsigned i = 0; i < n; i++)
-		take(&s, words[i]);
-	take(&s, (uint64_t)(n * 8) << 56);
+		absorb_word(&s, words[i]);
+	absorb_word(&s, (uint64_t)(n * 8) << 56);
 	s.c ^= 0xff;
 	for (int i = 0; i < 4; i++)
 		mix(&s);

@@ -54,7 +54,7 @@ int broker_address(const char *path, const char *name, char ret[PATH_MAX])
 	return 0;
 }
 
-static socklen_t fill(struct sockaddr_un *a, const char *address)
+static socklen_t fill_address(struct sockaddr_un *a, const char *address)
 {
 	size_t n = strlen(address);
 
@@ -77,10 +77,10 @@ static bool is_dead(int fd)
 }
 
 /* 0: a broker listens. -EOWNERDEAD: it was killed; -ECONNREFUSED: none listens. */
-static int ask(const char *address)
+static int probe_broker(const char *address)
 {
 	struct sockaddr_un a;
-	socklen_t bytes = fill(&a, address);
+	socklen_t bytes = fill_address(&a, address);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 	                0);
 	int r = 0;
@@ -107,7 +107,7 @@ static int clear_place(const char *path)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -ENOTSOCK;
-	r = ask(path);
+	r = probe_broker(path);
 	if (r == 0 || r == -EOWNERDEAD)
 		return -EEXIST; /* it inherited its socket, or is about to end */
 	if (r == -ECONNREFUSED)
@@ -197,7 +197,7 @@ static void leave_lock(const char *address, int lock, bool made)
 static int try_listen(const char *address, int *ret_fd, int *ret_lock)
 {
 	struct sockaddr_un a;
-	socklen_t bytes = fill(&a, address);
+	socklen_t bytes = fill_address(&a, address);
 	int lock = -1, fd, r = 0;
 	bool made = false;
 
@@ -236,7 +236,7 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 	 * closes its descriptors one after another. */
 	for (int ms = 0; r == 0; ms += LOOK_MS) {
 		r = try_listen(address, ret_fd, ret_lock);
-		if (r == -EAGAIN && ask(address) == 0)
+		if (r == -EAGAIN && probe_broker(address) == 0)
 			r = -EEXIST;
 		else if ((r == -EAGAIN && ms < WAIT_MS) ||
 		         (r == -EEXIST && ms < DEAD_MS))

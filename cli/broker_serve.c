@@ -239,7 +239,7 @@ static int perform(struct broker_client *c, const struct cow_broker_message *m,
 }
 
 /* False: disconnect the client. */
-static bool serve(struct broker_client *c)
+static bool serve_message(struct broker_client *c)
 {
 	struct cow_broker_message m;
 	int fd = -1, r;
@@ -276,7 +276,7 @@ static bool serve(struct broker_client *c)
 
 /* ---- Clients ----------------------------------------------------------------------- */
 
-static void leave(uint32_t i)
+static void disconnect(uint32_t i)
 {
 	struct broker_client *c = &clients[i];
 
@@ -318,7 +318,7 @@ static void welcome(int fd)
 	};
 	alive++;
 	if (broker_loop_arm(CLIENTS + i, fd, POLLIN) < 0)
-		leave(i);
+		disconnect(i);
 }
 
 static void doorbell(void)
@@ -345,7 +345,7 @@ static void doorbell(void)
 	}
 }
 
-static void turn(uint32_t i)
+static void serve_turn(uint32_t i)
 {
 	struct broker_client *c = &clients[i];
 	bool stays;
@@ -354,11 +354,11 @@ static void turn(uint32_t i)
 		c->waits = false;
 		stays = c->gets ? get(c, &c->reply.item) : answer(c, -1);
 	} else {
-		stays = serve(c);
+		stays = serve_message(c);
 	}
 	if (!stays || broker_loop_arm(CLIENTS + i, c->fd,
 	                              c->waits ? POLLOUT : POLLIN) < 0)
-		leave(i);
+		disconnect(i);
 }
 
 static int signals(void)
@@ -407,7 +407,7 @@ int broker_round(int timeout_ms)
 		if (events[i].id == SIGNALS)
 			return -ECANCELED;
 		if (events[i].id >= CLIENTS)
-			turn(events[i].id - CLIENTS);
+			serve_turn(events[i].id - CLIENTS);
 		else
 			doorbell();
 	}

@@ -84,7 +84,7 @@ static struct broker_object **bucket(const struct cow_broker_item *item)
 	return &buckets[broker_shelf_bucket(item)];
 }
 
-static struct broker_object *find(const struct cow_broker_item *item)
+static struct broker_object *find_object(const struct cow_broker_item *item)
 {
 	struct broker_object *o = *bucket(item);
 
@@ -119,7 +119,7 @@ bool broker_shelf_holds(const struct broker_holder *h,
 	return *hold_of(h, o) != NULL;
 }
 
-static int hold(struct broker_holder *h, struct broker_object *o)
+static int hold_object(struct broker_holder *h, struct broker_object *o)
 {
 	struct broker_hold **p = hold_of(h, o), *k;
 	int r;
@@ -242,13 +242,13 @@ static int put_again(struct broker_holder *h, struct broker_object *o,
 		return -EEXIST;
 	if (lasts(&o->item))
 		return -EALREADY;
-	r = hold(h, o);
+	r = hold_object(h, o);
 	if (r == 0)
 		o->item.permissions = m->item.permissions; /* as by chmod */
 	return r;
 }
 
-static int add(struct broker_holder *h, struct broker_object *o)
+static int add_object(struct broker_holder *h, struct broker_object *o)
 {
 	struct broker_object **p = bucket(&o->item);
 	int r = broker_user_take(h->user, BROKER_OBJECT);
@@ -256,7 +256,7 @@ static int add(struct broker_holder *h, struct broker_object *o)
 	if (r < 0)
 		return r;
 	if (!lasts(&o->item))
-		r = hold(h, o);
+		r = hold_object(h, o);
 	if (r < 0) {
 		broker_user_give(h->user, BROKER_OBJECT);
 		return r;
@@ -280,7 +280,7 @@ int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m
 		r = check(m, fd, &st);
 	if (r < 0)
 		return r;
-	o = find(&m->item);
+	o = find_object(&m->item);
 	if (o != NULL) {
 		r = put_again(h, o, m, &st);
 		if (r == 0 && fd >= 0)
@@ -294,7 +294,7 @@ int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m
 		                     .fd = fd, .dev = st.st_dev,
 		                     .ino = st.st_ino, .user = h->user };
 	o->item.uid = h->uid;
-	r = add(h, o);
+	r = add_object(h, o);
 	if (r < 0)
 		free(o);
 	return r;
@@ -308,11 +308,11 @@ static bool allowed(const struct broker_holder *h, const struct broker_object *o
 	       (o->item.permissions & want) == want;
 }
 
-static int look_up(const struct cow_broker_item *item, struct broker_object **ret)
+static int look_up_object(const struct cow_broker_item *item, struct broker_object **ret)
 {
 	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
 		return -EINVAL;
-	*ret = find(item);
+	*ret = find_object(item);
 	return *ret != NULL ? 0 : -ENOENT;
 }
 
@@ -321,7 +321,7 @@ int broker_shelf_find(const struct broker_holder *h,
                       struct broker_object **ret)
 {
 	struct broker_object *o;
-	int r = look_up(item, &o);
+	int r = look_up_object(item, &o);
 
 	if (r < 0)
 		return r;
@@ -334,7 +334,7 @@ int broker_shelf_find(const struct broker_holder *h,
 int broker_shelf_drop(struct broker_holder *h, const struct cow_broker_item *item)
 {
 	struct broker_object *o;
-	int r = look_up(item, &o);
+	int r = look_up_object(item, &o);
 
 	if (r < 0)
 		return r;

@@ -56,7 +56,7 @@ static bool number(const char *text, uint32_t *ret)
 /* "name:first:count", or a user id for the name. The containers of root, or of the
  * broker's user, do not count as that user, whose part they must not take. The owner
  * may be unknown here, too. Then the range counts as one user. */
-static bool parse(char *line, struct range *ret)
+static bool parse_range(char *line, struct range *ret)
 {
 	char *rest = line, *name = strsep(&rest, ":");
 	char *first = strsep(&rest, ":"), *count = strsep(&rest, ":\n");
@@ -88,7 +88,7 @@ static int read_ranges(const char *path)
 	while (r == 0 && getline(&line, &room, f) >= 0) {
 		struct range range, *more;
 
-		if (!parse(line, &range))
+		if (!parse_range(line, &range))
 			continue;
 		more = realloc(ranges, (nranges + 1) * sizeof(*ranges));
 		r = more == NULL ? -ENOMEM : 0;
@@ -128,7 +128,7 @@ uint32_t broker_users_count(void)
 	return users;
 }
 
-static struct broker_user **place(uint32_t id)
+static struct broker_user **place_of_user(uint32_t id)
 {
 	const uint64_t word = id;
 	struct broker_user **p =
@@ -141,7 +141,7 @@ static struct broker_user **place(uint32_t id)
 
 static void forget_if_gone(struct broker_user *u)
 {
-	struct broker_user **p = place(u->id);
+	struct broker_user **p = place_of_user(u->id);
 
 	for (int i = 0; i < BROKER_KINDS; i++)
 		if (u->has[i] > 0)
@@ -154,7 +154,7 @@ static void forget_if_gone(struct broker_user *u)
 int broker_user_enter(uint32_t uid, struct broker_user **ret)
 {
 	uint32_t id = person(uid);
-	struct broker_user **p = place(id), *u = *p;
+	struct broker_user **p = place_of_user(id), *u = *p;
 	int r;
 
 	if (u == NULL) {

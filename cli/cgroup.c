@@ -57,8 +57,8 @@ static int read_number(const char *directory, const char *file, uint64_t *ret)
 	return 0;
 }
 
-static void look_at(const char *directory, const struct hierarchy *h,
-                    struct room *room)
+static void read_limit(const char *directory, const struct hierarchy *h,
+                       struct room *room)
 {
 	uint64_t limit = 0, usage = 0, headroom;
 	int r = read_number(directory, h->limit, &limit);
@@ -127,7 +127,7 @@ static void climb(const char *path, const struct hierarchy *h,
 
 		if (length > top && directory[length - 1] == '/')
 			directory[length - 1] = 0;
-		look_at(directory, h, room);
+		read_limit(directory, h, room);
 		slash = strrchr(directory, '/');
 		if (strlen(directory) <= top || slash == NULL)
 			return;

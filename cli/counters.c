@@ -69,8 +69,8 @@ const size_t cli_counters_count = COUNTERS;
 static_assert(COUNTERS == sizeof(struct cow_stats) / sizeof(uint64_t) - 1 -
                           2 * COW_FALLBACKS, "a counter has no row");
 
-static uint64_t *place(const struct cli_counter *counter,
-                       struct cow_stats *stats)
+static uint64_t *place_of_counter(const struct cli_counter *counter,
+                                  struct cow_stats *stats)
 {
 	return (uint64_t *)((char *)stats + counter->offset);
 }
@@ -103,7 +103,7 @@ int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value)
 		                    name + sizeof bytes - 1, value);
 	for (size_t i = 0; i < COUNTERS; i++)
 		if (strcmp(cli_counters[i].name, name) == 0) {
-			*place(&cli_counters[i], stats) = value;
+			*place_of_counter(&cli_counters[i], stats) = value;
 			return 0;
 		}
 	return -ENOENT;
@@ -112,7 +112,7 @@ int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value)
 void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more)
 {
 	for (size_t i = 0; i < COUNTERS; i++) {
-		uint64_t *to = place(&cli_counters[i], sum);
+		uint64_t *to = place_of_counter(&cli_counters[i], sum);
 		uint64_t value = cli_counter_get(&cli_counters[i], more);
 
 		if (!cli_counters[i].is_max)

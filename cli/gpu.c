@@ -17,7 +17,7 @@
 static __typeof__(&cow_cuda_info) get_info;
 static __typeof__(&cow_cuda_device_info) get_device_info;
 
-static bool load(void)
+static bool load_library(void)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
@@ -38,7 +38,7 @@ static void tell_peers(const struct cow_cuda_device_info *d, int devices, char r
 			at += (size_t)snprintf(ret + at, 200 - at, "%s%d", at ? ", " : "", i);
 }
 
-static void look_at(int index, int devices)
+static void describe_device(int index, int devices)
 {
 	struct cow_cuda_device_info d = {.size = sizeof d};
 	char name[40], peers[200];
@@ -66,7 +66,7 @@ void cli_doctor_gpu(void)
 {
 	struct cow_cuda_info info = {.size = sizeof info};
 
-	if (!load()) {
+	if (!load_library()) {
 		cli_finding(CLI_NOTE, "CUDA", "tensors on GPUs", NULL, "%s", dlerror());
 		return;
 	}
@@ -79,7 +79,7 @@ void cli_doctor_gpu(void)
 	            info.path, info.driver_version / 1000, info.driver_version % 1000 / 10,
 	            info.devices, info.devices == 1 ? "" : "s");
 	for (int i = 0; i < info.devices; i++)
-		look_at(i, info.devices);
+		describe_device(i, info.devices);
 	if (info.kernels == COW_CUDA_KERNELS_NONE)
 		cli_finding(CLI_NOTE, "CUDA kernels",
 		            "strided and converting copies on the device itself",

@@ -58,7 +58,7 @@ int cli_help(const struct cli_command *command)
 	return 0;
 }
 
-static const struct cli_command *find(const char *name)
+static const struct cli_command *find_command(const char *name)
 {
 	for (int i = 0; i < COMMANDS; i++)
 		if (strcmp(commands[i]->name, name) == 0)
@@ -118,7 +118,7 @@ static int help_main(int argc, char **argv)
 		return help_of_version();
 	if (strcmp(argv[1], "help") == 0 || asks_for_help(argc, argv))
 		return help_of_help();
-	command = find(argv[1]);
+	command = find_command(argv[1]);
 	if (command == NULL)
 		return cli_error("There is no command '%s'; "
 		                 "see 'cowshed help'.", argv[1]);
@@ -162,7 +162,7 @@ static int dispatch(int argc, char **argv)
 		return help_main(argc, argv);
 	if (is_one_of(argv[0], "version", "--version", "-V"))
 		return version_main(argc, argv);
-	command = find(argv[0]);
+	command = find_command(argv[0]);
 	if (command == NULL)
 		return cli_error("There is no command '%s'; "
 		                 "see 'cowshed help'.", argv[0]);

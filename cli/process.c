@@ -54,7 +54,7 @@ static int by_bytes_live(const void *a, const void *b)
 }
 
 /* Room for one more behind `count`. -ENOMEM. */
-static int grow(struct cli_process **list, size_t count, size_t *room)
+static int grow_list(struct cli_process **list, size_t count, size_t *room)
 {
 	struct cli_process *larger;
 
@@ -84,7 +84,7 @@ ssize_t cli_process_scan(struct cli_process **ret)
 	while (r == 0 && (entry = readdir(proc)) != NULL) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;
-		r = grow(&list, count, &room);
+		r = grow_list(&list, count, &room);
 		if (r == 0 && cli_process_read((pid_t)atol(entry->d_name),
 		                               &list[count]) == 0)
 			count++;

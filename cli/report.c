@@ -40,7 +40,7 @@ struct harvest {
 	                               * that ignored an option */
 };
 
-static void copy(char *to, size_t room, const char *text)
+static void copy_text(char *to, size_t room, const char *text)
 {
 	snprintf(to, room, "%s", text);
 }
@@ -54,13 +54,13 @@ static void take_pair(struct record *record, char *key, const char *value)
 	else if (strcmp(key, "name") == 0)
 		snprintf(record->name, sizeof record->name, "%.31s", value);
 	else if (strcmp(key, "version") == 0)
-		copy(s->version, sizeof s->version, value);
+		copy_text(s->version, sizeof s->version, value);
 	else if (strcmp(key, "commit") == 0)
-		copy(s->commit, sizeof s->commit, value);
+		copy_text(s->commit, sizeof s->commit, value);
 	else if (strcmp(key, "options") == 0)
-		copy(s->options, sizeof s->options, value);
+		copy_text(s->options, sizeof s->options, value);
 	else if (strcmp(key, "unknown") == 0)
-		copy(s->refused, sizeof s->refused, value);
+		copy_text(s->refused, sizeof s->refused, value);
 	else
 		/* A key of another version is no error. */
 		cli_counter_set(&record->stats, key,
@@ -68,7 +68,7 @@ static void take_pair(struct record *record, char *key, const char *value)
 }
 
 /* Returns whether the line is a whole record. Destroys the line. */
-static bool parse(char *line, struct record *ret)
+static bool parse_record(char *line, struct record *ret)
 {
 	size_t length = strlen(line);
 	char *word, *rest = line, *equals;
@@ -103,7 +103,7 @@ static void harvest(FILE *in, pid_t own, struct harvest *ret)
 			ret->strangers++;
 			continue;
 		}
-		if (!parse(line, &record)) {
+		if (!parse_record(line, &record)) {
 			ret->damaged++;
 			continue;
 		}

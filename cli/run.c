@@ -67,7 +67,7 @@ static int out_of_memory(void)
 }
 
 /* *list = *list + separator + text. -ENOMEM. */
-static int append(char **list, const char *separator, const char *text)
+static int append_text(char **list, const char *separator, const char *text)
 {
 	bool first = *list == NULL || **list == 0;
 	char *longer;
@@ -95,7 +95,7 @@ static int add_option(struct plan *plan, const char *list)
 	free(report);
 	if (status != CLI_GO_ON)
 		return status;
-	return append(&plan->options, ",", list) < 0 ? out_of_memory()
+	return append_text(&plan->options, ",", list) < 0 ? out_of_memory()
 	                                             : CLI_GO_ON;
 }
 
@@ -178,7 +178,7 @@ static int take_option(int found, char **argv, struct plan *plan)
 	                 "'-o report=FILE' keeps them: give one of the two.");
 }
 
-static int parse(int argc, char **argv, struct plan *plan)
+static int parse_options(int argc, char **argv, struct plan *plan)
 {
 	const struct option options[] = {
 		{"threshold", required_argument, NULL, 't'},
@@ -230,7 +230,7 @@ static int extend_variable(const char *name, const char *separator,
 
 	if (present != NULL && value == NULL)
 		return -ENOMEM;
-	r = append(&value, separator, text);
+	r = append_text(&value, separator, text);
 	if (r == 0 && setenv(name, value, 1) < 0)
 		r = -ENOMEM;
 	free(value);
@@ -249,7 +249,7 @@ static int preload_first(const char *shim)
 	value = strdup(shim);
 	r = value != NULL ? 0 : -ENOMEM;
 	if (r == 0 && present != NULL && *present != 0)
-		r = append(&value, ":", present);
+		r = append_text(&value, ":", present);
 	if (r == 0 && setenv("LD_PRELOAD", value, 1) < 0)
 		r = -ENOMEM;
 	free(value);
@@ -430,7 +430,7 @@ static int become(const struct plan *plan)
 static int run_main(int argc, char **argv)
 {
 	struct plan plan = {0};
-	int status = parse(argc, argv, &plan);
+	int status = parse_options(argc, argv, &plan);
 
 	if (status == CLI_GO_ON)
 		status = plan.report ? run_with_report(&plan)
@@ -443,7 +443,7 @@ static int profile_main(int argc, char **argv)
 {
 	struct plan plan = {.report = true, .profile = true,
 	                    .report_to = "cowshed-profile.html"};
-	int status = parse(argc, argv, &plan);
+	int status = parse_options(argc, argv, &plan);
 
 	if (status == CLI_GO_ON)
 		status = run_with_report(&plan);

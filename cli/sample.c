@@ -43,7 +43,7 @@ struct watched {
 };
 
 /* Fields 4 and 22 of its line: see proc_pid_stat(5). */
-static struct process describe(pid_t pid)
+static struct process read_process(pid_t pid)
 {
 	struct process process = {.pid = pid};
 	char path[64], line[512], *end;
@@ -94,7 +94,7 @@ static size_t list(struct process **ret, struct cli_look *look)
 			all = larger;
 			room = 2 * room + 64;
 		}
-		all[count++] = describe((pid_t)pid);
+		all[count++] = read_process((pid_t)pid);
 	}
 	if (proc != NULL)
 		closedir(proc);
@@ -116,7 +116,7 @@ static struct cli_known *known_before(const struct watched *watched,
 }
 
 /* Marks the descendants of the root but this process, and those that were known. */
-static size_t mark(struct process *all, size_t count, const struct watched *watched)
+static size_t mark_descendants(struct process *all, size_t count, const struct watched *watched)
 {
 	size_t found = 0, before;
 	pid_t self = getpid();
@@ -149,7 +149,7 @@ static size_t look_at_all(struct cli_look *look, const struct watched *watched,
 {
 	struct process *all;
 	size_t count = list(&all, look), n = 0;
-	struct cli_known *now = calloc(mark(all, count, watched) + 1, sizeof *now);
+	struct cli_known *now = calloc(mark_descendants(all, count, watched) + 1, sizeof *now);
 
 	if (now == NULL)
 		look->incomplete = true;
@@ -171,7 +171,7 @@ static size_t look_at_all(struct cli_look *look, const struct watched *watched,
 
 /* Half a look would show less memory than there is, and forget what the counters were. So
  * without memory for a whole one there is none, and the next one goes on from the last. */
-static void look(struct watched *watched, FILE *out)
+static void take_sample(struct watched *watched, FILE *out)
 {
 	struct cli_look look = {.sum.ns = cli_now_ns() - watched->start};
 	struct cli_known *now;
@@ -213,7 +213,7 @@ static void look_until(int stop, pid_t root, FILE *out)
 	while (poll(&end, 1, (int)(wait > took ? wait : took)) <= 0) {
 		uint64_t before = processor_ns();
 
-		look(&watched, out);
+		take_sample(&watched, out);
 		took = (processor_ns() - before) * SHARE / 1000000;
 		if (took > 60000)
 			took = 60000;

@@ -79,7 +79,7 @@ struct line {
 	size_t room;
 };
 
-static void put(struct line *line, const char *piece)
+static void append_text(struct line *line, const char *piece)
 {
 	size_t used = strlen(line->text);
 
@@ -92,10 +92,10 @@ static void take_option(void *arg, const char *key, const char *value)
 
 	if (value != NULL && strcmp(key, "report") == 0)
 		return; /* it is how this was found out */
-	put(line, *line->text != 0 ? ", " : "");
-	put(line, key);
-	put(line, value != NULL ? "=" : "");
-	put(line, value != NULL ? value : "");
+	append_text(line, *line->text != 0 ? ", " : "");
+	append_text(line, key);
+	append_text(line, value != NULL ? "=" : "");
+	append_text(line, value != NULL ? value : "");
 }
 
 void cli_options_text(const struct cow_settings *settings, char *ret, size_t bytes)
@@ -114,16 +114,16 @@ static void take_refused(void *arg, const char *key, const char *value)
 
 	snprintf(pair, sizeof pair, "%s%s%s", key, value != NULL ? "=" : "",
 	         value != NULL ? value : "");
-	put(line, *line->text != 0 ? "; " : "");
-	put(line, "'");
-	put(line, pair);
-	put(line, "' was ignored: ");
+	append_text(line, *line->text != 0 ? "; " : "");
+	append_text(line, "'");
+	append_text(line, pair);
+	append_text(line, "' was ignored: ");
 	if (strcmp(pair, "...") == 0)
-		put(line, "there is no room for all");
+		append_text(line, "there is no room for all");
 	else if (cow_options_check(pair, NULL, NULL) < 0)
-		put(line, cow_last_error());
+		append_text(line, cow_last_error());
 	else
-		put(line, "it came too late, or that process has another version");
+		append_text(line, "it came too late, or that process has another version");
 }
 
 void cli_refused_text(const struct cow_settings *settings, char *ret, size_t bytes)

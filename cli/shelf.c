@@ -61,8 +61,8 @@ struct use {
 };
 
 /* Options of all four. CLI_GO_ON, or the exit status. */
-static int parse(int argc, char **argv, const struct cli_command *command,
-                 struct use *u)
+static int parse_options(int argc, char **argv, const struct cli_command *command,
+                         struct use *u)
 {
 	static const struct option options[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -147,7 +147,7 @@ static int ls_main(int argc, char **argv)
 	struct cow_broker *b;
 	uint64_t cursor = 0;
 	struct use u;
-	int r = parse(argc, argv, &cli_ls, &u);
+	int r = parse_options(argc, argv, &cli_ls, &u);
 
 	if (r != CLI_GO_ON)
 		return r;
@@ -234,7 +234,7 @@ static int publish_main(int argc, char **argv)
 	struct cow_storage *s = NULL;
 	struct cow_broker *b;
 	struct use u;
-	int fd = 0, r = parse(argc, argv, &cli_publish, &u);
+	int fd = 0, r = parse_options(argc, argv, &cli_publish, &u);
 
 	if (r != CLI_GO_ON)
 		return r;
@@ -361,7 +361,7 @@ static int get_main(int argc, char **argv)
 	struct cow_storage *s;
 	struct cow_broker *b;
 	struct use u;
-	int r = parse(argc, argv, &cli_get, &u);
+	int r = parse_options(argc, argv, &cli_get, &u);
 
 	if (r != CLI_GO_ON)
 		return r;
@@ -400,7 +400,7 @@ static int rm_main(int argc, char **argv)
 	struct cow_broker_item item;
 	struct cow_broker *b;
 	struct use u;
-	int r = parse(argc, argv, &cli_rm, &u);
+	int r = parse_options(argc, argv, &cli_rm, &u);
 
 	if (r != CLI_GO_ON)
 		return r;

@@ -181,7 +181,7 @@ static int parse_count(const char *text, uint64_t *ret)
 	return 0;
 }
 
-static int parse(int argc, char **argv, struct view *view)
+static int parse_options(int argc, char **argv, struct view *view)
 {
 	static const struct option options[] = {
 		{"delay", required_argument, NULL, 'd'},
@@ -222,7 +222,7 @@ static int parse(int argc, char **argv, struct view *view)
 static int top_main(int argc, char **argv)
 {
 	struct view view = {.delay = 2};
-	int r = parse(argc, argv, &view);
+	int r = parse_options(argc, argv, &view);
 
 	if (r != CLI_GO_ON)
 		return r;

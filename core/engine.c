@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine: its start, its regular work, and the hooks of all rooms
+ * The engine: its start, its regular work, and the hooks of all folders
  *
  * There is one engine in a process. It starts at the first allocation, before or
  * after constructors, in any thread. Where the machine or a limit does not allow
@@ -34,7 +34,7 @@
 #include "quiet/quiet.h"
 
 static int
-start(void)
+start_engine(void)
 {
 	int r;
 
@@ -115,7 +115,7 @@ static cow__job_fn *const jobs[] = {
 };
 
 const struct cow__hooks cow__hooks = {
-	.start = start,
+	.start = start_engine,
 	.tick = tick,
 	.trim = cow_trim,
 	.tile_freed = cow__feedback_freed,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of the engine: the tables of all rooms, and the call that sets an
+ * Options of the engine: the tables of all folders, and the call that sets an
  * option
  */
 #include "core/options.h"
@@ -46,7 +46,7 @@ static int
 check_quiet(const char *value, bool apply)
 {
 	(void)apply;
-	return strcmp(value, "signal") && strcmp(value, "calls") ? -EINVAL : 0;
+	return strcmp(value, "signal") && strcmp(value, "blocked") ? -EINVAL : 0;
 }
 
 static int
@@ -60,7 +60,7 @@ check_report(const char *value, bool apply)
 static const struct cow__option of_shim[] = {
 	{ "threshold", COW__TAKES_BYTES, check_bytes },
 	{ "mmap", COW__TAKES_BYTES, check_bytes },
-	{ "quiet", "this option takes calls or signal", check_quiet },
+	{ "quiet", "this option takes blocked or signal", check_quiet },
 	{ "report", "this option takes a path of at most 255 characters", check_report },
 	{ NULL, NULL, NULL },
 };
@@ -73,7 +73,7 @@ static const struct cow__option *const tables[] = {
 };
 
 static const struct cow__option *
-find(const char *key, bool shim)
+find_option(const char *key, bool shim)
 {
 	size_t n = sizeof(tables) / sizeof(tables[0]) - !shim;
 
@@ -122,8 +122,8 @@ cow_option_set(const char *key, const char *value)
 
 	if (!key || !value)
 		return cow__error(-EINVAL, "cow_option_set: NULL");
-	o = find(key, false);
-	if (!o && find(key, true))
+	o = find_option(key, false);
+	if (!o && find_option(key, true))
 		return cow__error(-ENOENT, "this option is the shim's: COWSHED_OPTIONS sets it "
 		                           "before the program starts");
 	if (!o)
@@ -138,7 +138,7 @@ cow_option_set(const char *key, const char *value)
 COW_EXPORT int
 cow__option_check(const struct cow__pair *p)
 {
-	const struct cow__option *o = find(p->key, true);
+	const struct cow__option *o = find_option(p->key, true);
 
 	if (!o)
 		return no_such_option(p->key);

@@ -138,7 +138,7 @@ cut(struct cow__cuda_memory *m, struct cow__cuda_block *b, size_t bytes,
 }
 
 static int
-kind_of(size_t bytes)
+kind_of_size(size_t bytes)
 {
 	return bytes <= COW__CUDA_SMALL ? COW_CUDA_SMALL : COW_CUDA_LARGE;
 }
@@ -154,7 +154,7 @@ cow__cuda_take_cached(struct cow__cuda *d, size_t bytes,
 
 	cow__mutex_lock(&d->memory_lock);
 	if (!m->waiting.first) {
-		p = cow__cuda_pool_of(d, stream, kind_of(size));
+		p = cow__cuda_pool_of(d, stream, kind_of_size(size));
 		b = p ? cow__cuda_best_fit(p, size) : NULL;
 		if (b)
 			b = cut(m, b, size, bytes);
@@ -171,13 +171,13 @@ struct request {
 
 /* Locked. */
 static int
-serve(struct cow__cuda *d, struct request *q)
+serve_request(struct cow__cuda *d, struct request *q)
 {
 	struct cow__cuda_memory *m = d->memory;
 	/* The default stream may be unusable; memory for later is not. */
 	bool capturing = q->stream && cow__cuda_capturing(d, q->stream);
 	size_t size = rounded(q->bytes);
-	struct cow__cuda_pool *p = cow__cuda_pool_of(d, q->stream, kind_of(size));
+	struct cow__cuda_pool *p = cow__cuda_pool_of(d, q->stream, kind_of_size(size));
 	struct cow__cuda_block *b;
 	int r;
 
@@ -207,7 +207,7 @@ try_(struct cow__cuda *d, void *arg)
 	int r;
 
 	cow__mutex_lock(&d->memory_lock);
-	r = serve(d, arg);
+	r = serve_request(d, arg);
 	cow__mutex_unlock(&d->memory_lock);
 	return r;
 }
@@ -272,7 +272,7 @@ cow__cuda_drain(struct cow__cuda_memory *m, bool all)
 /* The memory lock, in a process that may have been forked while a thread that it
  * lacks had it: then there is nothing to do with the memory. */
 static bool
-enter(struct cow__cuda *d)
+lock_memory(struct cow__cuda *d)
 {
 	const struct cow__cu *cu;
 
@@ -288,7 +288,7 @@ cow__cuda_give(struct cow__cuda_block *b)
 	struct cow__cuda *d = b->segment->device;
 	struct cow__cuda_memory *m = d->memory;
 
-	if (!enter(d))
+	if (!lock_memory(d))
 		return;
 	cow__require(b->state == COW__CUDA_USED);
 	count_use(m, b, -1);

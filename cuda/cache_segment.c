@@ -260,7 +260,7 @@ map_unit(struct cow__cuda_segment *s, cow__cu_ptr at)
 
 /* Maps the first `bytes` of a hole. *ret is the free block that they are a part of. */
 static int
-fill(struct cow__cuda_block *hole, size_t bytes, struct cow__cuda_block **ret)
+map_hole(struct cow__cuda_block *hole, size_t bytes, struct cow__cuda_block **ret)
 {
 	struct cow__cuda_segment *s = hole->segment;
 	size_t done = 0;
@@ -306,13 +306,13 @@ cow__cuda_grow(struct cow__cuda_pool *p, size_t bytes, struct cow__cuda_block **
 		b = s->first;
 	}
 	if (b->state == COW__CUDA_HOLE)
-		r = fill(b, share_of(b, bytes), &b);
+		r = map_hole(b, share_of(b, bytes), &b);
 	while (r == 0 && b->bytes < bytes) {
 		at = b->next;
 		/* Without memory to split a block, the run of free blocks may end early. */
 		if (!at || at->state != COW__CUDA_HOLE)
 			return -ENOMEM;
-		r = fill(at, share_of(at, bytes - b->bytes), &b);
+		r = map_hole(at, share_of(at, bytes - b->bytes), &b);
 	}
 	if (r == 0)
 		*ret = b;

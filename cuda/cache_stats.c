@@ -131,8 +131,8 @@ state_of(const struct cow__cuda_block *b)
 }
 
 static void
-add(struct picture *p, const struct cow__cuda_block *b, uint64_t from,
-    uint64_t bytes)
+add_block(struct picture *p, const struct cow__cuda_block *b, uint64_t from,
+          uint64_t bytes)
 {
 	const struct cow__cuda_segment *s = b->segment;
 	size_t at = p->n++;
@@ -167,7 +167,7 @@ picture_of(struct picture *p, const struct cow__cuda_segment *s)
 		for (end = b; end && end->state != COW__CUDA_HOLE; end = end->next)
 			bytes += end->bytes;
 		for (const uint64_t from = b->ptr; b != end; b = b->next)
-			add(p, b, from, bytes);
+			add_block(p, b, from, bytes);
 	}
 }
 

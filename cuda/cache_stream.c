@@ -66,7 +66,7 @@ cow__cuda_adopt(struct cow__cuda_pool *to)
 }
 
 static int
-behind(struct cow__cuda *d, struct cow__cu_stream *stream, struct cow__cu_event *end)
+wait_for_event(struct cow__cuda *d, struct cow__cu_stream *stream, struct cow__cu_event *end)
 {
 	if (cow__cuda_passed(d, end) == 1)
 		return 0;
@@ -88,11 +88,11 @@ cow__cuda_block_behind(const struct cow__cuda_block *b, struct cow__cu_stream *s
 		return r;
 	cow__mutex_lock(&d->memory_lock);
 	if (s->pool && s->pool->ended)
-		r = behind(d, stream, s->pool->end);
+		r = wait_for_event(d, stream, s->pool->end);
 	for (struct cow__cuda_use *u = s->ended ? b->uses : NULL; u && r == 0;
 	     u = u->next)
 		if (u->marked)
-			r = behind(d, stream, u->mark);
+			r = wait_for_event(d, stream, u->mark);
 	cow__mutex_unlock(&d->memory_lock);
 	cow__cuda_leave(d);
 	return r;

@@ -27,7 +27,7 @@
 #define SMALL (64 * KIB)
 
 static int
-enter(struct cow_device device, struct cow__cuda **ret)
+enter_device(struct cow_device device, struct cow__cuda **ret)
 {
 	int r = cow__cuda_get(device.index, ret);
 
@@ -122,7 +122,7 @@ host_begin(struct cow_device device, const void *host, size_t bytes,
            uint32_t flags, struct cow__cuda **ret,
            struct cow__cu_stream **ret_stream, bool *ret_pinned)
 {
-	int r = enter(device, ret);
+	int r = enter_device(device, ret);
 
 	if (r < 0)
 		return r;
@@ -359,7 +359,7 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 		job.from.strides[i] = from_strides[i] *
 		                      (int64_t)cow_dtype_bytes(from_dtype);
 	}
-	r = enter(device, &d);
+	r = enter_device(device, &d);
 	if (r < 0)
 		return said(r);
 	stream = cow__cuda_stream(d);
@@ -373,13 +373,13 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 /* ---- Marks ------------------------------------------------------------------------------- */
 
 static int
-mark(void *user, struct cow_device device, void **ret)
+mark_stream(void *user, struct cow_device device, void **ret)
 {
 	struct cow__cuda_watch *w = NULL;
 	struct cow__cu_event *e = NULL;
 	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
-	int r = enter(device, &d);
+	int r = enter_device(device, &d);
 
 	(void)user;
 	if (r < 0)
@@ -411,7 +411,7 @@ passed(void *user, struct cow_device device, void *mark_)
 {
 	struct cow__cuda_watch *w = mark_;
 	struct cow__cuda *d;
-	int r = enter(device, &d), s;
+	int r = enter_device(device, &d), s;
 
 	(void)user;
 	if (r < 0)
@@ -427,7 +427,7 @@ await(void *user, struct cow_device device, void *mark_)
 {
 	struct cow__cuda_watch *w = mark_;
 	struct cow__cuda *d;
-	int r = enter(device, &d);
+	int r = enter_device(device, &d);
 
 	(void)user;
 	if (r < 0)
@@ -481,7 +481,7 @@ const struct cow_device_ops cow__cuda_ops = {
 	.to_host = to_host,
 	.within = within,
 	.strided = strided,
-	.mark = mark,
+	.mark = mark_stream,
 	.passed = passed,
 	.await = await,
 	.mark_free = mark_free,

@@ -47,7 +47,7 @@ note_bytes(size_t count)
 }
 
 static void
-forget(struct cow__cuda_data *data)
+free_data(struct cow__cuda_data *data)
 {
 	cow__cuda_uses_forget(&data->uses);
 	if (data->pieces)
@@ -71,7 +71,7 @@ end(struct cow__cuda_data *data)
 	}
 	for (size_t i = 0; i < data->count; i++)
 		cow__cuda_piece_unref(data->pieces[i]);
-	forget(data);
+	free_data(data);
 	return true;
 }
 
@@ -123,7 +123,7 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 	if (cow__cuda_get(d->index, &same) < 0) {
 		for (size_t i = 0; i < data->count; i++)
 			cow__cuda_piece_unref(data->pieces[i]);
-		forget(data);
+		free_data(data);
 		return;
 	}
 	if (data->requested)
@@ -137,7 +137,7 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 	/* CACHED: the allocator frees the memory. */
 	if (!data->pieces) {
 		cow__cuda_uses_drop(&data->uses);
-		forget(data);
+		free_data(data);
 		return;
 	}
 	if (cow__cuda_enter(d) < 0)
@@ -193,7 +193,7 @@ cow__cuda_data_new(struct cow__cuda *d, struct cow__cu_stream *stream,
 			                        &data->at);
 	}
 	if (r < 0) {
-		forget(data);
+		free_data(data);
 		return r;
 	}
 	cow__cuda_count_range(d, count * piece_bytes, 1);
@@ -257,8 +257,8 @@ recorded(void)
 /* Makes `stream` wait for the work of the use's stream. `d` is entered. The data's lock keeps
  * the use's stream from ending before it is marked. */
 static int
-behind(struct cow__cuda *d, struct cow__cu_stream *stream,
-       const struct cow__cuda_use *use)
+wait_for_use(struct cow__cuda *d, struct cow__cu_stream *stream,
+             const struct cow__cuda_use *use)
 {
 	struct cow__cu_event *mark = use->mark;
 	int r = 0;
@@ -287,7 +287,7 @@ cow__cuda_data_order(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 
 	cow__mutex_lock(&data->lock);
 	for (u = data->uses; r == 0 && u; u = u->next)
-		r = behind(data->device, stream, u);
+		r = wait_for_use(data->device, stream, u);
 	cow__mutex_unlock(&data->lock);
 	return r;
 }
@@ -426,7 +426,7 @@ cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret)
 		enlist(&living, data);
 	cow__mutex_unlock(&lists_lock);
 	if (r < 0) {
-		forget(data);
+		free_data(data);
 		return r;
 	}
 	if (__atomic_compare_exchange_n(&a->other, (void **)&none, data, false,

@@ -47,7 +47,7 @@ static struct {
 
 /* Is this process the owner? Makes it the owner if there is none yet. */
 static bool
-own(void)
+is_owner(void)
 {
 	int32_t none = 0, self;
 	uint32_t *mark = __atomic_load_n(&driver.mark, __ATOMIC_ACQUIRE);
@@ -99,7 +99,7 @@ typedef enum cow__cu_result old_lookup_fn(const char *symbol, void **ret, int ve
 
 /* NULL: the driver has no such call. */
 static void *
-look_up(void *library, old_lookup_fn *old, size_t i)
+look_up_call(void *library, old_lookup_fn *old, size_t i)
 {
 	void *found = NULL;
 	unsigned status = COW_CU_PROC_FOUND;
@@ -118,7 +118,7 @@ look_up(void *library, old_lookup_fn *old, size_t i)
 }
 
 static int
-fill(void *library)
+fill_table(void *library)
 {
 	old_lookup_fn *old = NULL;
 
@@ -130,7 +130,7 @@ fill(void *library)
 
 		if (calls[i].at == offsetof(struct cow__cu, get_proc_address))
 			continue;
-		call = look_up(library, old, i);
+		call = look_up_call(library, old, i);
 		memcpy((char *)&table + calls[i].at, &call, sizeof(call));
 		if (call || !calls[i].needed)
 			continue;
@@ -142,7 +142,7 @@ fill(void *library)
 }
 
 static int
-load(void)
+load_driver(void)
 {
 	/* A set-uid program must not trust its environment. */
 	const char *name = secure_getenv("COWSHED_CUDA_DRIVER");
@@ -166,7 +166,7 @@ load(void)
 		strcpy(driver.path, map->l_name);
 	else if (strlen(name) < sizeof(driver.path))
 		strcpy(driver.path, name);
-	r = fill(library);
+	r = fill_table(library);
 	if (r < 0)
 		return r;
 	if (given)
@@ -186,7 +186,7 @@ load_once(void)
 	pthread_mutex_lock(&driver.lock);
 	state = driver.state;
 	if (state == 0) {
-		r = load();
+		r = load_driver();
 		if (r < 0)
 			strncpy(driver.why, cow_last_error(),
 			        sizeof(driver.why) - 1);
@@ -207,7 +207,7 @@ cow__cu_start(const struct cow__cu **ret)
 
 	if (state < 0)
 		return cow__error(state, driver.why);
-	if (!own())
+	if (!is_owner())
 		return cow__error(-ECHILD,
 		                  "CUDA was started before fork(): a forked child can't "
 		                  "use it (start a new program, or fork first)");

@@ -103,7 +103,7 @@ cow__cuda_kernels_start(struct cow__cuda *d)
 }
 
 static int
-load(struct cow__cuda *d, int module)
+load_module(struct cow__cuda *d, int module)
 {
 	struct cow__cuda_kernels *k = d->kernels;
 	int r;
@@ -123,8 +123,8 @@ load(struct cow__cuda *d, int module)
 }
 
 static int
-find(struct cow__cuda *d, enum cow__cuda_family family, int which, int form,
-     struct cow__cu_function **ret)
+find_kernel(struct cow__cuda *d, enum cow__cuda_family family, int which, int form,
+            struct cow__cu_function **ret)
 {
 	struct cow__cuda_kernels *k = d->kernels;
 	struct cow__cu_function **place = &k->functions[family][which][form];
@@ -135,7 +135,7 @@ find(struct cow__cuda *d, enum cow__cuda_family family, int which, int form,
 	if (*ret)
 		return 0;
 	pthread_mutex_lock(&k->lock);
-	r = load(d, families[family].module);
+	r = load_module(d, families[family].module);
 	if (r == 0)
 		r = cow__cu_error(d->cu->module_get_function(
 		                          ret, k->modules[families[family].module],
@@ -158,7 +158,7 @@ cow__cuda_launch(struct cow__cuda *d, struct cow__cu_stream *stream,
 
 	if (!d->kernels || blocks > INT32_MAX)
 		return -ENOTSUP;
-	r = find(d, family, which, form, &f);
+	r = find_kernel(d, family, which, form, &f);
 	if (r < 0)
 		return r;
 	return cow__cu_error(d->cu->launch(f, (unsigned)blocks, 1, 1,

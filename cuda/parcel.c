@@ -73,7 +73,7 @@ cow__cuda_parcel_copy(struct cow_storage *s, struct cow__cuda *d,
 
 /* The storage moves to the copy's memory. */
 static void
-move_in(struct cow_storage *s, struct cow_storage *copy)
+move_to_copy(struct cow_storage *s, struct cow_storage *copy)
 {
 	struct cow__allocation *a = s->data;
 
@@ -116,7 +116,7 @@ adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 		cow__cuda_data_leave(data);
 		return r;
 	}
-	move_in(s, c);
+	move_to_copy(s, c);
 	(void)cow_storage_unref(c);
 	*ret = true;
 	return 0;
@@ -124,8 +124,8 @@ adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 
 /* The storage that is sent, in pieces: the given one, or a copy. *ret is a reference. */
 static int
-settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
-       bool trusted, struct cow_storage **ret)
+in_pieces(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
+          bool trusted, struct cow_storage **ret)
 {
 	bool ours = s->data->ops == &cow__cuda_data_ops, moved;
 	bool stays = cow__transparent(s) || !ours;
@@ -171,7 +171,7 @@ settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
 		*ret = c;
 		return 0;
 	}
-	move_in(s, c);
+	move_to_copy(s, c);
 	(void)cow_storage_unref(c);
 	*ret = cow_storage_ref(s);
 	return 0;
@@ -269,7 +269,7 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 
 	r = name_device(d, w);
 	if (r == 0)
-		r = settle(s, d, mode, trusted, &t);
+		r = in_pieces(s, d, mode, trusted, &t);
 	if (r < 0)
 		return r;
 	data = cow__cuda_data_of(t);
@@ -296,7 +296,7 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 
 /* Checks that the storage can be sent, and enters its device. */
 static int
-begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **ret)
+check_and_enter(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **ret)
 {
 	int r = cow__cuda_get(s->device.index, ret);
 
@@ -333,7 +333,7 @@ parcel_send(struct cow_storage *s, enum cow_share_mode mode,
 			*ret = w;
 		return r;
 	}
-	r = begin(s, mode, &d);
+	r = check_and_enter(s, mode, &d);
 	if (r < 0)
 		return r;
 	r = send_entered(s, d, mode, scope, trusted, ret_fd, &w);
@@ -355,7 +355,7 @@ parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 	if (data && data->count > 1)
 		return cow__error(-EOPNOTSUPP, "cow_storage_export: a storage of several "
 		                               "pieces has no single descriptor");
-	r = begin(s, mode, &d);
+	r = check_and_enter(s, mode, &d);
 	if (r < 0)
 		return r;
 	r = send_entered(s, d, mode, NULL, false, &fd, &w);

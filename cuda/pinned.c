@@ -310,7 +310,7 @@ register_new(struct cow__cuda *d, size_t bytes, void *data, struct pinned **ret)
 }
 
 static int
-make(struct cow__cuda *d, size_t bytes, struct pinned **ret)
+make_memory(struct cow__cuda *d, size_t bytes, struct pinned **ret)
 {
 	void *data;
 	int r = cow__pinned_extent_new(bytes, &data);
@@ -324,7 +324,7 @@ make(struct cow__cuda *d, size_t bytes, struct pinned **ret)
 }
 
 static int
-take(size_t bytes, struct pinned **ret)
+take_memory(size_t bytes, struct pinned **ret)
 {
 	struct pinned *a;
 	struct cow__cuda *d;
@@ -348,10 +348,10 @@ take(size_t bytes, struct pinned **ret)
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	r = make(d, bytes, ret);
+	r = make_memory(d, bytes, ret);
 	if (r == -ENOMEM) {
 		(void)empty(d);
-		r = make(d, bytes, ret);
+		r = make_memory(d, bytes, ret);
 	}
 	cow__cuda_leave(d);
 	return r;
@@ -466,7 +466,7 @@ cow_cuda_pinned_new(size_t bytes, struct cow_storage **ret)
 		r = cow__cuda_get(0, &d);
 		return r < 0 ? r : cow_storage_new(0, NULL, ret);
 	}
-	r = take(cow__round_up(bytes, cow__page), &a);
+	r = take_memory(cow__round_up(bytes, cow__page), &a);
 	if (r < 0)
 		return r;
 	ptr.data = address_of(a);

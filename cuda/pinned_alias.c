@@ -52,7 +52,7 @@ pin(struct cow__cuda *d, struct cow__home *h)
 }
 
 static void
-drop(struct cow__home *h)
+drop_home(struct cow__home *h)
 {
 	cow__mutex_lock(&cow__share_lock);
 	cow__home_unref(h);
@@ -76,11 +76,11 @@ become_alias(struct cow__cuda *d, struct cow_storage *s, struct cow__home **ret)
 		r = cow__home_move_in(h, s);
 		if (r < 0) {
 			r = cow__error_from(r, "an alias of pinned memory");
-			drop(h);
+			drop_home(h);
 		}
 	}
 	if (r < 0)
-		drop(h);
+		drop_home(h);
 	else
 		*ret = h;
 	return r;

@@ -43,7 +43,7 @@ move(void *to, const void *from, size_t bytes)
 
 /* Takes the next buffer, when no device uses it any more. */
 static int
-take(struct cow__cuda *d, struct ring *ring, unsigned *ret)
+take_buffer(struct cow__cuda *d, struct ring *ring, unsigned *ret)
 {
 	unsigned b = ring->next;
 	void *at;
@@ -93,7 +93,7 @@ cow__cuda_ring_to(struct cow__cuda *d, struct cow__cu_stream *stream,
 		unsigned b;
 
 		n = cow__min(bytes, BUFFER_BYTES);
-		r = take(d, ring, &b);
+		r = take_buffer(d, ring, &b);
 		if (r < 0)
 			break;
 		move(ring->buffers[b].at, from, n);
@@ -137,7 +137,7 @@ cow__cuda_ring_from(struct cow__cuda *d, struct cow__cu_stream *stream,
 
 		/* The device fills one buffer while the host reads the other. */
 		if (n > 0) {
-			r = take(d, ring, &b);
+			r = take_buffer(d, ring, &b);
 			if (r == 0)
 				r = cow__cu_error(
 				        d->cu->copy_to_host(ring->buffers[b].at,

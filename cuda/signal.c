@@ -98,7 +98,7 @@ cow__cuda_signal(struct cow__cuda *d, struct cow__cu_stream *stream,
 
 /* An event that this process sent itself: the driver can't open such a name here. Locked. */
 static struct sent *
-find(const struct cow__wire_device *w)
+find_sent(const struct cow__wire_device *w)
 {
 	struct sent *s = sent;
 
@@ -120,7 +120,7 @@ cow__cuda_await_signal(struct cow__cuda *d, struct cow__cu_stream *stream,
 	if (!(w->flags & COW__WIRE_EVENT))
 		return 0;
 	cow__mutex_lock(&lock);
-	own = find(w);
+	own = find_sent(w);
 	if (own)
 		result = d->cu->stream_wait_event(stream, own->event, 0);
 	cow__mutex_unlock(&lock);

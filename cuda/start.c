@@ -113,7 +113,7 @@ probe(struct cow__cuda *d)
 }
 
 static int
-start(int *ret)
+start_devices(int *ret)
 {
 	const struct cow__cu *cu;
 	int count = 0, r = cow__cu_start(&cu);
@@ -171,7 +171,7 @@ cow_cuda_start(void)
 		return 0;
 	pthread_mutex_lock(&starting);
 	if (!cow__cuda_started.count) {
-		r = start(&count);
+		r = start_devices(&count);
 		if (r == 0)
 			__atomic_store_n(&cow__cuda_started.count, count,
 			                 __ATOMIC_RELEASE);

@@ -108,8 +108,8 @@ alone(struct cow__allocation *a, const struct cow__writing *w)
 /* Maps the pieces of the new data: new ones where the write goes, the old ones elsewhere. Does
  * all that can fail except queueing the copies. */
 static int
-prepare(struct cow__cuda_data *to, const struct cow__cuda_data *from,
-        size_t first, size_t end_, bool sole)
+map_pieces(struct cow__cuda_data *to, const struct cow__cuda_data *from,
+           size_t first, size_t end_, bool sole)
 {
 	int r = 0;
 
@@ -161,8 +161,8 @@ copy_piece(struct cow__cuda_data *to, const struct cow__cuda_data *from, size_t 
 }
 
 static int
-copy(struct cow__cuda_data *to, struct cow__cuda_data *from,
-     const struct cow__writing *w)
+copy_pieces(struct cow__cuda_data *to, struct cow__cuda_data *from,
+            const struct cow__writing *w)
 {
 	int r = cow__cuda_data_order(from, to->stream);
 
@@ -191,9 +191,9 @@ renew(struct cow__cuda_data *from, const struct cow__writing *w, bool sole,
 	if (r < 0)
 		return r;
 	pieces_of(from, w, &first, &end_);
-	r = prepare(to, from, first, end_, sole);
+	r = map_pieces(to, from, first, end_, sole);
 	if (r == 0)
-		r = copy(to, from, w);
+		r = copy_pieces(to, from, w);
 	if (r < 0) {
 		cow__cuda_data_leave(to);
 		return r;
@@ -287,7 +287,7 @@ copied(struct cow__allocation *a)
 }
 
 static void
-drop(struct cow__allocation *a)
+drop_data(struct cow__allocation *a)
 {
 	struct cow__cuda_data *data = a->other;
 
@@ -302,7 +302,7 @@ drop(struct cow__allocation *a)
 }
 
 static void
-describe(const struct cow__allocation *a, struct cow_storage_info *ret)
+describe_data(const struct cow__allocation *a, struct cow_storage_info *ret)
 {
 	const struct cow__cuda_data *data = a->other;
 	size_t own = 0;
@@ -328,8 +328,8 @@ describe(const struct cow__allocation *a, struct cow_storage_info *ret)
 const struct cow__allocation_ops cow__cuda_data_ops = {
 	.alone = alone,
 	.view = view,
-	.drop = drop,
+	.drop = drop_data,
 	.cloned = cloned,
 	.copied = copied,
-	.describe = describe,
+	.describe = describe_data,
 };

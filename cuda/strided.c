@@ -299,7 +299,7 @@ one_type(struct cow__cuda *d, struct cow__cu_stream *stream,
 /* ---- Two types --------------------------------------------------------------------- */
 
 static int
-kind_of(enum cow_dtype t)
+kind_of_type(enum cow_dtype t)
 {
 	switch (t) {
 	case COW_UINT8:
@@ -341,7 +341,7 @@ two_types(struct cow__cuda *d, struct cow__cu_stream *stream,
 {
 	int64_t to = (int64_t)cow_dtype_bytes(job->to.dtype);
 	int64_t from = (int64_t)cow_dtype_bytes(job->from.dtype);
-	int y, form, which = kind_of(job->from.dtype);
+	int y, form, which = kind_of_type(job->from.dtype);
 	struct cow__kernel_job j;
 	struct flat f;
 

@@ -29,7 +29,7 @@ cow__cuda_uses_add(struct cow__cuda_use **list, struct cow__cuda *d,
 }
 
 static int
-mark(struct cow__cuda_use *u)
+mark_end(struct cow__cuda_use *u)
 {
 	int r;
 
@@ -47,9 +47,9 @@ mark(struct cow__cuda_use *u)
 
 /* Has the use passed? Its device is entered. */
 static int
-look(struct cow__cuda_use *u)
+has_passed(struct cow__cuda_use *u)
 {
-	if (mark(u) < 0 || cow__cuda_passed(u->device, u->mark) != 1)
+	if (mark_end(u) < 0 || cow__cuda_passed(u->device, u->mark) != 1)
 		return 0;
 	cow__cuda_mark_free(u->device, u->mark);
 	return 1;
@@ -86,7 +86,7 @@ cow__cuda_uses_passed(struct cow__cuda_use **list, struct cow__cuda *here)
 
 		if (u->device != here && cow__cuda_enter(u->device) < 0)
 			return 0;
-		passed = look(u);
+		passed = has_passed(u);
 		if (u->device != here)
 			cow__cuda_leave(u->device);
 		if (passed) {

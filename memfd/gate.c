@@ -33,7 +33,7 @@ is_zero(const char *text, const char *key)
 /* Directly: nothing is known of the gate yet. A process without /proc has no filter, as far as
  * can be known. */
 static uint32_t
-look(void)
+read_filter(void)
 {
 	char text[4096];
 	long n, fd = cow__syscall(SYS_openat, AT_FDCWD, (long)"/proc/self/status",
@@ -58,7 +58,7 @@ state_now(void)
 	if (!__atomic_compare_exchange_n(&cow__gate_state, &unknown, COW__GATE_OPEN, false,
 	                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return unknown;
-	found = look();
+	found = read_filter();
 	__atomic_store_n(&cow__gate_state, found, __ATOMIC_RELAXED);
 	return found;
 }

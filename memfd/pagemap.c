@@ -99,7 +99,7 @@ is_reader(void)
 }
 
 static int
-begin(bool *ret_kept)
+open_pagemap(bool *ret_kept)
 {
 	*ret_kept = is_reader();
 	if (!*ret_kept)
@@ -222,7 +222,7 @@ cow__pagemap_has(uintptr_t start, uintptr_t end, size_t pages)
 
 	if (!cow__pagemap_has_scan())
 		return -ENOTTY;
-	fd = begin(&is_kept);
+	fd = open_pagemap(&is_kept);
 	if (fd < 0)
 		return fd;
 	r = done(fd, is_kept, scan_present(fd, start, end, pages, &found));
@@ -270,7 +270,7 @@ scan_either(struct scan scan, uintptr_t start, uintptr_t end, struct cow__run *r
             uintptr_t *ret_next)
 {
 	bool is_kept;
-	int fd = begin(&is_kept), n = -ENOTTY;
+	int fd = open_pagemap(&is_kept), n = -ENOTTY;
 
 	if (fd < 0)
 		return fd;
@@ -304,7 +304,7 @@ scan_marks(struct scan scan, uintptr_t start, uintptr_t end, struct cow__run *ru
            int max, uintptr_t *ret_next)
 {
 	bool is_kept;
-	int fd = begin(&is_kept);
+	int fd = open_pagemap(&is_kept);
 
 	if (fd < 0)
 		return fd;
@@ -357,7 +357,7 @@ int
 cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 {
 	bool is_kept;
-	int fd = begin(&is_kept), n = 0;
+	int fd = open_pagemap(&is_kept), n = 0;
 	uintptr_t at = addr + step - cow__page;
 
 	if (fd < 0)

@@ -110,7 +110,7 @@ use_begin(const struct cow__transfer *t)
 }
 
 static int
-map(struct ring *r, unsigned n, size_t bytes, uint64_t what)
+map_ring(struct ring *r, unsigned n, size_t bytes, uint64_t what)
 {
 	long at = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	                   MAP_SHARED | MAP_POPULATE, r->file.fd, what);
@@ -153,13 +153,13 @@ ring_open(struct ring *r, struct cow__ring_use *use)
 	r->file = cow__descriptor_adopt((int)fd);
 	use->ring = r->file;
 	__atomic_store_n(&use->fd, r->file.fd + 1, __ATOMIC_RELEASE);
-	e = map(r, 0, p.sq_off.array + p.sq_entries * sizeof(unsigned),
-	        IORING_OFF_SQ_RING);
+	e = map_ring(r, 0, p.sq_off.array + p.sq_entries * sizeof(unsigned),
+	             IORING_OFF_SQ_RING);
 	if (e == 0)
-		e = map(r, 1, p.cq_off.cqes + p.cq_entries * sizeof(*r->cqes),
-		        IORING_OFF_CQ_RING);
+		e = map_ring(r, 1, p.cq_off.cqes + p.cq_entries * sizeof(*r->cqes),
+		             IORING_OFF_CQ_RING);
 	if (e == 0)
-		e = map(r, 2, p.sq_entries * sizeof(*r->sqes), IORING_OFF_SQES);
+		e = map_ring(r, 2, p.sq_entries * sizeof(*r->sqes), IORING_OFF_SQES);
 	if (e < 0 || p.sq_entries < DEPTH) {
 		ring_close(r, use);
 		return -ENOSYS;
@@ -198,8 +198,8 @@ register_memory(struct ring *r, const struct cow__transfer *t)
 
 /* Puts in one piece, or its rest. 1; 0 or -errno: it was not taken. */
 static long
-put(struct ring *r, const struct cow__transfer *t, const struct piece *p,
-    unsigned slot)
+submit_piece(struct ring *r, const struct cow__transfer *t, const struct piece *p,
+             unsigned slot)
 {
 	unsigned tail = *r->sq_tail, at = tail & *r->sq_mask;
 	struct io_uring_sqe *e = &r->sqes[at];
@@ -248,7 +248,7 @@ issue(struct ring *r, const struct cow__transfer *t, struct state *s,
       unsigned slot)
 {
 	struct piece *p = &s->pieces[slot];
-	long n = put(r, t, p, slot);
+	long n = submit_piece(r, t, p, slot);
 
 	if (n == 1) {
 		s->busy += !p->busy;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The gate: the one way into the kernel
+ * The one way into the kernel
  *
  * Every call that cowshed makes into the kernel passes through this one function.
  * It is alone in its file, so that a test can link another one in its place,

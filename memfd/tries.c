@@ -100,7 +100,7 @@ static struct shared {
 } *shared;
 
 static void
-make(void)
+make_call(void)
 {
 	const struct try *t = &tries[__atomic_load_n(&shared->at, __ATOMIC_RELAXED)];
 
@@ -127,7 +127,7 @@ static void
 try_main(void)
 {
 	while (!is_done())
-		make();
+		make_call();
 }
 
 static void

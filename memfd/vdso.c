@@ -68,7 +68,7 @@ read_image(struct image *i, uintptr_t at)
 }
 
 static uint32_t
-count(const struct image *i)
+count_symbols(const struct image *i)
 {
 	const uint32_t *h = i->gnu_hash, *buckets, *chains;
 	uint32_t last = 0;
@@ -88,7 +88,7 @@ count(const struct image *i)
 }
 
 static clock_fn *
-find(void)
+find_clock(void)
 {
 	struct image i = { .moved = 0 };
 	uintptr_t at = getauxval(AT_SYSINFO_EHDR);
@@ -96,7 +96,7 @@ find(void)
 
 	if (!at || !read_image(&i, at))
 		return NULL;
-	for (uint32_t n = count(&i); n-- > 0;)
+	for (uint32_t n = count_symbols(&i); n-- > 0;)
 		if (i.symbols[n].st_shndx != SHN_UNDEF &&
 		    strcmp(i.names + i.symbols[n].st_name, NAME) == 0) {
 			uintptr_t p = i.moved + i.symbols[n].st_value;
@@ -114,7 +114,7 @@ cow__vdso_clock(void)
 	static bool found;
 
 	if (!__atomic_load_n(&found, __ATOMIC_ACQUIRE)) {
-		__atomic_store_n(&known, find(), __ATOMIC_RELAXED);
+		__atomic_store_n(&known, find_clock(), __ATOMIC_RELAXED);
 		__atomic_store_n(&found, true, __ATOMIC_RELEASE);
 	}
 	return __atomic_load_n(&known, __ATOMIC_RELAXED);

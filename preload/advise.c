@@ -77,7 +77,7 @@ struct call {
 };
 
 static bool
-make(void *arg)
+make_call(void *arg)
 {
 	struct call *c = arg;
 
@@ -90,7 +90,7 @@ make(void *arg)
 static void *
 make_over(struct call *c, void *addr, size_t bytes, bool holes)
 {
-	int r = cow__overmap((uintptr_t)addr, bytes, holes, make, c);
+	int r = cow__overmap((uintptr_t)addr, bytes, holes, make_call, c);
 
 	if (r == 0 && c->got != MAP_FAILED && c->number == SYS_mmap &&
 	    (c->d & MAP_GROWSDOWN))
@@ -362,7 +362,7 @@ move_by_copy(void *addr, size_t old_bytes, size_t bytes)
 }
 
 static void *
-grow(void *addr, size_t old_bytes, size_t bytes, int flags)
+grow_mapping(void *addr, size_t old_bytes, size_t bytes, int flags)
 {
 	void *fresh = MAP_FAILED;
 
@@ -402,7 +402,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes);
 		errno = saved;
 		if (r == -ENOMEM && (flags & MREMAP_MAYMOVE))
-			return grow(addr, old_bytes, bytes, flags);
+			return grow_mapping(addr, old_bytes, bytes, flags);
 		if (r < 0)
 			errno = -r;
 		return r < 0 ? MAP_FAILED : addr;

@@ -49,7 +49,7 @@ typedef pid_t fork_fn(void);
  * glibc's fork takes the lock of the list of streams, then the locks of malloc. It
  * must be that order: a thread that flushes all streams has the list and waits for a
  * stream, and the thread that has this stream may wait for memory. Here malloc is the
- * engine, which a fork handler locks before glibc takes the list. So prepare() takes
+ * engine, which a fork handler locks before glibc takes the list. So prepare_fork() takes
  * the list before the engine is locked. In the child the list is free. musl has no
  * such names.
  */
@@ -79,7 +79,7 @@ streams_unlock(void)
 
 /* The list comes first: to wait for a stream may take long. */
 static void
-prepare(void)
+prepare_fork(void)
 {
 	streams_lock();
 	preload_signals_prepare();
@@ -120,7 +120,7 @@ in_child(void)
 void
 preload_fork_init(void)
 {
-	(void)pthread_atfork(prepare, in_parent, in_child);
+	(void)pthread_atfork(prepare_fork, in_parent, in_child);
 }
 
 COW_FORK_CODE static pid_t
@@ -220,7 +220,7 @@ struct beginning {
 
 /* Runs on the child's stack. */
 static int
-begin(void *arg)
+run_child(void *arg)
 {
 	struct beginning b = *(struct beginning *)arg;
 	int status;
@@ -277,7 +277,7 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	b.how = preload_fork_begin();
 	if (flags & CLONE_CHILD_SETTID)
 		b.number = child_tid;
-	pid = f(begin, stack, flags, &b, parent_tid, tls, child_tid);
+	pid = f(run_child, stack, flags, &b, parent_tid, tls, child_tid);
 	return b.how == PRELOAD_FORK_PREPARED ? preload_fork_end(pid) : pid;
 }
 
@@ -286,12 +286,12 @@ EXPORT int __clone(int (*)(void *), void *, int, void *, ...)
         __attribute__((alias("clone"), copy(clone)));
 
 static pid_t
-reaped(pid_t pid, bool waited)
+heal_after_wait(pid_t pid, bool blocked)
 {
 	int saved = errno;
 
 	if (pid > 0 && !preload_sandboxed())
-		preload_heal_reaped(waited);
+		preload_heal_after_wait(blocked);
 	errno = saved;
 	return pid;
 }
@@ -319,7 +319,7 @@ wait(int *status)
 {
 	NEXT(wait_fn *, "wait")
 	PARKED(pid_t, f(status), status, NULL);
-	return reaped(r, true);
+	return heal_after_wait(r, true);
 }
 
 EXPORT pid_t
@@ -327,7 +327,7 @@ waitpid(pid_t pid, int *status, int options)
 {
 	NEXT(waitpid_fn *, "waitpid")
 	PARKED(pid_t, f(pid, status, options), status, NULL);
-	return reaped(r, !(options & WNOHANG));
+	return heal_after_wait(r, !(options & WNOHANG));
 }
 
 EXPORT pid_t
@@ -335,7 +335,7 @@ wait3(int *status, int options, struct rusage *usage)
 {
 	NEXT(wait3_fn *, "wait3")
 	PARKED(pid_t, f(status, options, usage), status, usage);
-	return reaped(r, !(options & WNOHANG));
+	return heal_after_wait(r, !(options & WNOHANG));
 }
 
 EXPORT pid_t
@@ -343,7 +343,7 @@ wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
 	NEXT(wait4_fn *, "wait4")
 	PARKED(pid_t, f(pid, status, options, usage), status, usage);
-	return reaped(r, !(options & WNOHANG));
+	return heal_after_wait(r, !(options & WNOHANG));
 }
 
 EXPORT int
@@ -352,6 +352,6 @@ waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 	NEXT(waitid_fn *, "waitid")
 	PARKED(int, f(type, id, info, options), info, NULL);
 	if (r == 0)
-		(void)reaped(1, !(options & WNOHANG));
+		(void)heal_after_wait(1, !(options & WNOHANG));
 	return r;
 }

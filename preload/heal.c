@@ -108,13 +108,13 @@ preload_heal_here(void)
 }
 
 static void
-reaped(void)
+heal_after_look(void)
 {
 	more = cow__fork_reaped(false);
 }
 
 static void
-waited(void)
+heal_after_wait(void)
 {
 	more = cow__fork_reaped(true);
 }
@@ -122,7 +122,7 @@ waited(void)
 /* A stack in a block must not be moved: the engine sees that if it works on this stack. A
  * child of vfork() may be killed while it has the lock, which is its parent's. */
 void
-preload_heal_reaped(bool blocked)
+preload_heal_after_wait(bool blocked)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
@@ -133,7 +133,7 @@ preload_heal_reaped(bool blocked)
 		while (cow__fork_reaped(blocked))
 			;
 	else if (!preload_is_vfork_child())
-		while (call(blocked ? waited : reaped, true))
+		while (call(blocked ? heal_after_wait : heal_after_look, true))
 			;
 }
 

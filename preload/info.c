@@ -100,7 +100,7 @@ malloc_stats(void)
 
 /* The element for ours goes before the end of the next allocator's. */
 static int
-put(FILE *to, const char *text, size_t n)
+print_ours(FILE *to, const char *text, size_t n)
 {
 	static const char end[] = "</malloc>";
 	struct ours o = ours();
@@ -138,7 +138,7 @@ malloc_info(int options, FILE *to)
 	if (fclose(kept) != 0 && r == 0)
 		r = -1;
 	if (r == 0)
-		r = put(to, text, n);
+		r = print_ours(to, text, n);
 	preload_next.free(text);
 	return r;
 }

@@ -25,7 +25,7 @@
 
 /* Called before the limit is set. */
 static void
-prepare(int resource, const struct rlimit *limit)
+prepare_limit(int resource, const struct rlimit *limit)
 {
 	if (!limit || !preload_is_readable(limit, sizeof(*limit)) ||
 	    limit->rlim_cur == RLIM_INFINITY)
@@ -39,7 +39,7 @@ prepare(int resource, const struct rlimit *limit)
 EXPORT int
 setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
 {
-	prepare((int)resource, limit);
+	prepare_limit((int)resource, limit);
 	return (int)preload_kernel(SYS_prlimit64, 0, resource, limit, NULL);
 }
 
@@ -54,7 +54,7 @@ prlimit(pid_t pid, enum __rlimit_resource resource, const struct rlimit *limit,
         struct rlimit *old)
 {
 	if (limit && (pid == 0 || pid == preload_pid()))
-		prepare((int)resource, limit);
+		prepare_limit((int)resource, limit);
 	return (int)preload_kernel(SYS_prlimit64, pid, resource, limit, old);
 }
 

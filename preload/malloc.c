@@ -149,7 +149,7 @@ preload_gate_child(void)
 }
 
 static void
-look(void)
+open_if_settled(void)
 {
 	int saved = errno;
 
@@ -173,7 +173,7 @@ malloc_gated(size_t bytes)
 	void *p = NULL;
 
 	if (bytes < preload_threshold)
-		look();
+		open_if_settled();
 	else
 		p = large(bytes, 0, 0);
 	return p ? p : preload_next.malloc(bytes);
@@ -256,7 +256,7 @@ move_out(void *p, size_t bytes)
 }
 
 static void *
-move_in(void *p, size_t bytes)
+move_to_engine(void *p, size_t bytes)
 {
 	void *fresh = preload_next.has_sizes ? large(bytes, 0, 0) : NULL;
 	size_t old;
@@ -279,7 +279,7 @@ realloc(void *p, size_t bytes)
 	if (likely(!preload_is_block(p))) {
 		if (likely(bytes < preload_threshold))
 			return preload_next.realloc(p, bytes);
-		return move_in(p, bytes);
+		return move_to_engine(p, bytes);
 	}
 	if (bytes == 0)
 		return to_nothing(p);

@@ -2,8 +2,8 @@
 /*
  * The next allocator, and the other functions behind ours. See the header.
  *
- * dlsym() itself may allocate while we look malloc up. That memory comes from a
- * small arena and is never reused. `free` of such a pointer, at any later time,
+ * dlsym() itself may allocate while we look malloc up. That memory comes from the
+ * arena, 32 KiB of static memory, and is never reused. `free` of such a pointer, at any later time,
  * must not reach the next allocator. So once the arena has been used, free, realloc
  * and malloc_usable_size look at the address first.
  */

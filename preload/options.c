@@ -48,7 +48,7 @@ preload_option_stops(void)
 
 /* One of the shim's own, whose value is valid. False: it is the engine's. */
 static bool
-own(const struct cow__pair *p)
+take_own_option(const struct cow__pair *p)
 {
 	uint64_t n = 0;
 
@@ -74,7 +74,7 @@ one(const struct cow__pair *p)
 {
 	if (cow__option_check(p) < 0)
 		return false;
-	if (own(p)) {
+	if (take_own_option(p)) {
 		cow__settings_note(p->key, p->value);
 		return true;
 	}

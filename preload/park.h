@@ -211,7 +211,7 @@ void preload_heal_child(void);
 /* Heals for a thread that is about to park, and for one that waited for a child, perhaps
  * until the child ended. They need little of the caller's stack (preload/heal.c). */
 void preload_heal_here(void);
-void preload_heal_reaped(bool blocked);
+void preload_heal_after_wait(bool blocked);
 
 /* Around a fork: the calling thread locks the table of handlers. A forked child unlocks
  * it, also if nothing ran before the fork. */

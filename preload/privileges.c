@@ -155,7 +155,7 @@ struct call {
 };
 
 static int
-begin(struct call *call, bool whole, long number, long a, long b, long c)
+begin_call(struct call *call, bool whole, long number, long a, long b, long c)
 {
 	call->suspended = cow__threads_suspend();
 	return preload_border(whole, number, a, b, c, &call->crossing);
@@ -208,7 +208,7 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		nothing_began();
 		return r;
 	}
-	r = begin(&call, false, number, a, b, c);
+	r = begin_call(&call, false, number, a, b, c);
 	if (r < 0) {
 		end(&call);
 		/* These tell by the old user that nothing changed. */
@@ -317,7 +317,7 @@ prctl(int option, ...)
 			nothing_began();                                       \
 			return r;                                              \
 		}                                                              \
-		r = begin(&call, true, __VA_ARGS__);                           \
+		r = begin_call(&call, true, __VA_ARGS__);                           \
 		if (r == 0)                                                    \
 			r = f arguments;                                       \
 		end(&call);                                                    \

@@ -33,7 +33,7 @@ static size_t used;
 static pid_t process COW_FORK_DATA; /* the process that has to report; 0: it has */
 
 static void
-add(const char *s)
+put_text(const char *s)
 {
 	size_t n = strlen(s);
 
@@ -53,10 +53,10 @@ add_number(const char *key, uint64_t n)
 	do
 		digits[--i] = (char)('0' + n % 10);
 	while (n /= 10);
-	add(" ");
-	add(key);
-	add("=");
-	add(digits + i);
+	put_text(" ");
+	put_text(key);
+	put_text("=");
+	put_text(digits + i);
 }
 
 /* Calls of the kernel's: another library's open() may change what a path means. */
@@ -86,8 +86,8 @@ add_name(void)
 	for (char *p = name; *p; p++)
 		if (*p == ' ' || *p == '\n')
 			*p = '\0';
-	add(" name=");
-	add(name[0] ? name : "?");
+	put_text(" name=");
+	put_text(name[0] ? name : "?");
 }
 
 static void
@@ -122,10 +122,10 @@ add_text(const char *key, char *text)
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p <= ' ')
 			*p = '?';
-	add(" ");
-	add(key);
-	add("=");
-	add(text);
+	put_text(" ");
+	put_text(key);
+	put_text("=");
+	put_text(text);
 }
 
 static void
@@ -213,12 +213,12 @@ preload_report(void)
 	if (fd < 0)
 		return;
 	used = 0;
-	add("cowshed");
+	put_text("cowshed");
 	add_number("pid", (uint64_t)self);
 	add_name();
 	add_counters();
 	add_settings();
-	add("\n");
+	put_text("\n");
 	write_and_close(fd, line, used);
 }
 

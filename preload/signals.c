@@ -52,7 +52,7 @@ int (*preload_next_sigaction)(int, const struct sigaction *, struct sigaction *)
 
 /* What a gate calls. */
 static inline handler_fn *
-behind(int sig, int gate)
+handler_behind(int sig, int gate)
 {
 	return __atomic_load_n(&handlers[sig].of[gate], __ATOMIC_RELAXED);
 }
@@ -72,7 +72,7 @@ pass(int gate, int sig, void *info, void *context)
 	           COW__PARK_FLOOR) {
 		cow__park_wait(NULL);
 	}
-	behind(sig, gate)(sig, info, context);
+	handler_behind(sig, gate)(sig, info, context);
 	/* The handler may have made the record: then there is nothing to put back. */
 	if (was && (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
 	            COW__PARK_STOPS))
@@ -100,10 +100,10 @@ interrupts_program(void)
 /* Both calls are jumps, so the gate itself writes nothing: another thread may have made
  * the stack read-only after the kernel put the signal there. */
 static inline void
-enter(int gate, int sig, void *info, void *context)
+pass_gate(int gate, int sig, void *info, void *context)
 {
 	if (__builtin_expect(interrupts_program(), 1))
-		behind(sig, gate)(sig, info, context);
+		handler_behind(sig, gate)(sig, info, context);
 	else
 		pass(gate, sig, info, context);
 }
@@ -111,13 +111,13 @@ enter(int gate, int sig, void *info, void *context)
 static void
 gate_a(int sig, void *info, void *context)
 {
-	enter(0, sig, info, context);
+	pass_gate(0, sig, info, context);
 }
 
 static void
 gate_b(int sig, void *info, void *context)
 {
-	enter(1, sig, info, context);
+	pass_gate(1, sig, info, context);
 }
 
 static handler_fn *const gates[] = { gate_a, gate_b };
@@ -308,7 +308,7 @@ locked_action(int sig, const struct sigaction *act, struct sigaction *was)
  * name a gate whose handler changes before it is read here: a gate is used again by the
  * second change after that. Then it asks again. */
 static int
-ask(int sig, struct sigaction *was)
+ask_action(int sig, struct sigaction *was)
 {
 	uint32_t *changes = &handlers[sig].changes, before;
 	int r;
@@ -353,7 +353,7 @@ sigaction(int sig, const struct sigaction *restrict act,
 	if (act)
 		ours = *act;
 	if (!act)
-		r = ask(sig, &was);
+		r = ask_action(sig, &was);
 	else if (is_simple(sig, &ours, old) || preload_is_vfork_child())
 		r = plain_action(sig, &ours, old ? &was : NULL);
 	else

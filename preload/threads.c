@@ -37,7 +37,7 @@ static int (*next_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *)
 
 /* glibc keeps an old version of some names, which dlsym() might give. */
 static void
-look_up(void *pointer, const char *name, const char *version)
+look_up_symbol(void *pointer, const char *name, const char *version)
 {
 	void *p = NULL;
 
@@ -55,14 +55,14 @@ look_up(void *pointer, const char *name, const char *version)
 void
 preload_threads_init(void)
 {
-	look_up(&next_cond_wait, "pthread_cond_wait", "GLIBC_2.3.2");
-	look_up(&next_cond_timedwait, "pthread_cond_timedwait", "GLIBC_2.3.2");
-	look_up(&next_cond_clockwait, "pthread_cond_clockwait", NULL);
-	look_up(&next_sem_wait, "sem_wait", "GLIBC_2.34");
-	look_up(&next_sem_timedwait, "sem_timedwait", "GLIBC_2.34");
-	look_up(&next_sem_clockwait, "sem_clockwait", NULL);
-	look_up(&next_cancel, "pthread_cancel", NULL);
-	look_up(&next_create, "pthread_create", "GLIBC_2.34");
+	look_up_symbol(&next_cond_wait, "pthread_cond_wait", "GLIBC_2.3.2");
+	look_up_symbol(&next_cond_timedwait, "pthread_cond_timedwait", "GLIBC_2.3.2");
+	look_up_symbol(&next_cond_clockwait, "pthread_cond_clockwait", NULL);
+	look_up_symbol(&next_sem_wait, "sem_wait", "GLIBC_2.34");
+	look_up_symbol(&next_sem_timedwait, "sem_timedwait", "GLIBC_2.34");
+	look_up_symbol(&next_sem_clockwait, "sem_clockwait", NULL);
+	look_up_symbol(&next_cancel, "pthread_cancel", NULL);
+	look_up_symbol(&next_create, "pthread_create", "GLIBC_2.34");
 }
 
 /* Does nothing but the mutex itself change when it is locked? */
@@ -156,7 +156,7 @@ struct beginning {
 };
 
 static void *
-begin(void *arg)
+run_thread(void *arg)
 {
 	struct beginning b = *(struct beginning *)arg;
 
@@ -183,7 +183,7 @@ pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*fn)(void *)
 	if (!b)
 		return EAGAIN;
 	*b = (struct beginning){ fn, arg };
-	r = next_create(thread, how, begin, b);
+	r = next_create(thread, how, run_thread, b);
 	if (r != 0)
 		preload_next.free(b);
 	return r;

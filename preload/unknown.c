@@ -132,7 +132,7 @@ CALLS(WRAPPER)
 
 /* With room for the NULL at the end. */
 static size_t
-count(va_list ap)
+count_arguments(va_list ap)
 {
 	size_t n = 2;
 
@@ -152,7 +152,7 @@ count(va_list ap)
                                                                                \
 		va_start(ap, first);                                           \
 		if (first)                                                     \
-			n = count(ap);                                         \
+			n = count_arguments(ap);                                         \
 		va_end(ap);                                                    \
 		v = __builtin_alloca(n * sizeof(*v));                          \
 		va_start(ap, first);                                           \

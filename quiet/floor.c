@@ -80,7 +80,7 @@ struct found {
 
 /* Is the thread parked? Removes the record of one that has ended. */
 static enum cow__busy
-look_at(struct cow__park_thread *t, bool fenced, struct found *found)
+check_thread(struct cow__park_thread *t, bool fenced, struct found *found)
 {
 	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
 
@@ -131,7 +131,7 @@ look_at_all(uint32_t self, struct found *found)
 
 	for (struct cow__park_thread *t = cow__park_threads(); t && !busy; t = t->next)
 		if (t->in_use && t->id != self)
-			busy = look_at(t, fenced, found);
+			busy = check_thread(t, fenced, found);
 	return busy;
 }
 

@@ -47,7 +47,7 @@ cow__stop_is_handler(void (*handler)(int, void *, void *))
 }
 
 static uintptr_t
-mark(uint32_t number)
+signal_value(uint32_t number)
 {
 	return (uintptr_t)&answers | (uintptr_t)number << NUMBER_SHIFT;
 }
@@ -58,7 +58,7 @@ cow__stop_is_ours(const siginfo_t *info)
 	const uintptr_t low = ((uintptr_t)1 << NUMBER_SHIFT) - 1;
 
 	return info->si_code == SI_QUEUE &&
-	       ((uintptr_t)info->si_value.sival_ptr & low) == mark(0);
+	       ((uintptr_t)info->si_value.sival_ptr & low) == signal_value(0);
 }
 
 COW_EXPORT void
@@ -107,12 +107,12 @@ blocks(uint32_t id)
 
 /* Sends the signals. False: a thread can't be stopped. */
 static bool
-ask(struct cow__park_thread *first, uint32_t self)
+send_signals(struct cow__park_thread *first, uint32_t self)
 {
 	siginfo_t info = { .si_signo = signal_used, .si_code = SI_QUEUE };
 
 	info.si_pid = (pid_t)sys_getpid();
-	info.si_value.sival_ptr = (void *)mark(request);
+	info.si_value.sival_ptr = (void *)signal_value(request);
 	for (struct cow__park_thread *t = first; t; t = t->next) {
 		long r;
 
@@ -134,7 +134,7 @@ ask(struct cow__park_thread *first, uint32_t self)
 
 /* What the threads have answered so far. QUIET: all that were asked are parked. */
 static enum cow__busy
-look(struct cow__park_thread *first, uint32_t *ret_stopped, bool *ret_all)
+collect_answers(struct cow__park_thread *first, uint32_t *ret_stopped, bool *ret_all)
 {
 	enum cow__busy busy = COW__QUIET;
 
@@ -166,7 +166,7 @@ wait_for_answers(struct cow__park_thread *first, uint64_t until,
 		enum cow__busy busy;
 		bool all;
 
-		busy = look(first, ret_stopped, &all);
+		busy = collect_answers(first, ret_stopped, &all);
 		if (all || busy)
 			return busy;
 		if (now >= until)
@@ -200,7 +200,7 @@ cow__stop_all(struct cow__park_thread *first, uint32_t self, uint64_t ns,
 	    ours.handler != handler_used)
 		return COW__BUSY_RUNNING;
 	request = request % NUMBER_MAX + 1;
-	if (ask(first, self))
+	if (send_signals(first, self))
 		busy = wait_for_answers(first, cow__now() + ns, ret_stopped);
 	if (busy) {
 		*ret_stopped = 0;

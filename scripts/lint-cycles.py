@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""lint-cycles.py [--rooms ORDER] [--objects FOLDER] FOLDER...: files that need each other
+"""lint-cycles.py [--order ORDER] [--objects FOLDER] FOLDER...: files that need each other
 
 A FOLDER with an __init__.py is a package of Python. A module needs those that it imports, also in
 its functions and for type checkers. The packages around it do not count.
@@ -8,9 +8,9 @@ its functions and for type checkers. The packages around it do not count.
 Other folders have files of C, which are looked at together. NAME.c and NAME.h count as one, which
 needs those whose headers it includes. With --objects it also needs those whose symbols it uses.
 
---rooms    the order of a package's rooms, from the ground up: its folders and files. No module may
-           import one of a later room. Of rooms in one word, with commas, none may import another.
-           Modules without a room are above all. Each folder is a room.
+--order    the order of a package's parts, from the ground up: its folders and files. No module may
+           import one of a later part. Of parts in one word, with commas, none may import another.
+           Modules without a part are above all. Each folder is a part.
 --objects  where the objects are: that of memfd/map.c is FOLDER/memfd/map.o
 
 Prints a line for each circle and each import that points up. Status 1: there is one.
@@ -24,7 +24,7 @@ import subprocess
 
 
 def python_needs(folder, order):
-    """{module: the modules that it needs}, and the rules of rooms that it breaks."""
+    """{module: the modules that it needs}, and the rules of the order that it breaks."""
     files = {}
     for path in sorted(folder.rglob("*.py*")):
         if path.suffix in (".py", ".pyi"):
@@ -32,15 +32,15 @@ def python_needs(folder, order):
             files.setdefault(name.removesuffix(".__init__"), []).append(path)
     needs = {name: {found for path in paths for found in imports(name, path, files)} - {name}
              for name, paths in files.items()}
-    rank = {room: i for i, word in enumerate(order) for room in word.split(",")}
-    room = {name: (name.split(".") + [""])[1] for name in files}
-    wrong = [f"the room {room[name]} of {name} has no place in the order" for name in files
-             if order and name.count(".") > 1 and room[name] not in rank]
+    rank = {part: i for i, word in enumerate(order) for part in word.split(",")}
+    part = {name: (name.split(".") + [""])[1] for name in files}
+    wrong = [f"the part {part[name]} of {name} has no place in the order" for name in files
+             if order and name.count(".") > 1 and part[name] not in rank]
     for name, found in needs.items():
-        if room[name] in rank:
-            wrong += [f"{name} imports {other}, which is not in a room below" for other in found
-                      if room[other] != room[name]
-                      and rank.get(room[other], len(rank)) >= rank[room[name]]]
+        if part[name] in rank:
+            wrong += [f"{name} imports {other}, which is not in a part below" for other in found
+                      if part[other] != part[name]
+                      and rank.get(part[other], len(rank)) >= rank[part[name]]]
     return needs, wrong
 
 
@@ -89,7 +89,7 @@ def circles(needs, path=(), done=None):
 
 
 parser = argparse.ArgumentParser(usage=__doc__)
-parser.add_argument("--rooms", default="")
+parser.add_argument("--order", default="")
 parser.add_argument("--objects", type=pathlib.Path)
 parser.add_argument("folders", type=pathlib.Path, nargs="+")
 options = parser.parse_args()
@@ -102,6 +102,6 @@ if options.objects and not [*options.objects.glob("**/*.o")]:
 packages = {folder for folder in options.folders if (folder / "__init__.py").exists()}
 lines = [*circles(c_needs(set(options.folders) - packages, options.objects))]
 for folder in packages:
-    needs, wrong = python_needs(folder, options.rooms.split())
+    needs, wrong = python_needs(folder, options.order.split())
     lines += [*sorted(wrong), *circles(needs)]
 raise SystemExit("\n".join(lines) or 0)

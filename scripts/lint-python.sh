@@ -36,9 +36,9 @@ if python=$(scripts/python.sh); then
 		    except SyntaxError as error:
 		        print(f"{name}:{error.lineno}: {error.msg}")
 	END
-	# The rooms of the package, from the ground up: python/cowshed/README.md.
-	rooms='_cowshed _memory _states _pyobjects multiprocessing torch,dask,joblib,arrow,ray'
-	"$python" scripts/lint-cycles.py --rooms "$rooms" --objects "$build/obj" \
+	# The parts of the package, from the ground up: python/cowshed/README.md.
+	order='_cowshed _memory _states _pyobjects multiprocessing torch,dask,joblib,arrow,ray'
+	"$python" scripts/lint-cycles.py --order "$order" --objects "$build/obj" \
 		python/cowshed python/_cowshed 2>&1 | rule 'order of files'
 fi
 if python=$(scripts/python.sh pyflakes); then

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # lint.sh: the rules of CONTRIBUTING.md that a machine can check, on the files. Says each
-# violation. lint-objects.sh and lint-rooms.sh check objects and rooms.
+# violation. lint-objects.sh and lint-folders.sh check objects and the order of folders.
 set -u
 export LC_ALL=C
 CC=${CC:-gcc} CXX=${CXX:-g++}
@@ -32,6 +32,8 @@ named '\.(c|cc|cu|h)$' | xargs awk 'FNR == 1 { begin = 0 } /^\{/ { begin = FNR }
 	rule 'a function over 50 lines'
 named '^scripts/.*\.sh$' | xargs wc -l | awk '$2 != "total" && $1 > 100' |
 	rule 'over 100 lines'
+grep -oE '^\| \*\*[^*]+' docs/glossary.md | sort | awk '$0 == last || NR > 80; { last = $0 }' |
+	rule 'docs/glossary.md: a word twice, or more than 80 words'
 for f in $(named '\.sh$|^\.ci/run$'); do bash -n "$f"; done 2>&1 | rule 'shell'
 
 # ---- Includes: FOLDER's files may include only what matches PATTERN ----

@@ -130,7 +130,7 @@ hear(struct cow_broker *b, void *data, size_t bytes, int *fds, unsigned *ret_nfd
 }
 
 static int
-ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
+ask_broker(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 {
 	struct {
 		struct cow_broker_message m;
@@ -174,7 +174,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 /* ---- The connection ------------------------------------------------------------ */
 
 static int
-start(struct cow_broker *b)
+start_broker(struct cow_broker *b)
 {
 	bool abstract = b->address[0] == '@';
 	char demand[] = "--on-demand", path[] = "--socket", command[] = "broker",
@@ -205,7 +205,7 @@ restore(struct cow_broker *b)
 			worst = -EBADF;
 			continue;
 		}
-		r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
+		r = ask_broker(b, &m, p->home ? p->home->file.fd : -1, NULL);
 		/* Is it ours? Then the broker has kept a name that lasts. */
 		if (r == -EEXIST &&
 		    memcmp(&m.item, &p->item, sizeof(m.item)) == 0)
@@ -240,7 +240,7 @@ dial(struct cow_broker *b)
 
 	if (r == 0)
 		r = is_trusted(b);
-	return r < 0 ? r : ask(b, &m, -1, NULL);
+	return r < 0 ? r : ask_broker(b, &m, -1, NULL);
 }
 
 int
@@ -262,7 +262,7 @@ cow__broker_connect(struct cow_broker *b)
 			break;
 		if (!(b->flags & COW_BROKER_START))
 			break;
-		r = start(b);
+		r = start_broker(b);
 		if (r < 0)
 			break;
 		r = -ECONNREFUSED;
@@ -283,7 +283,7 @@ cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
 
 	if (fresh < 0)
 		return fresh;
-	r = ask(b, m, fd, ret_fd);
+	r = ask_broker(b, m, fd, ret_fd);
 	if (r != -ECONNRESET || fresh)
 		return r;
 	/* It ended meanwhile, and its memory of this request ended with it. */
@@ -291,13 +291,13 @@ cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
 	if (r < 0)
 		return r;
 	*m = again;
-	return ask(b, m, fd, ret_fd);
+	return ask_broker(b, m, fd, ret_fd);
 }
 
 /* ---- Birth and death -------------------------------------------------------------- */
 
 static size_t
-append(char *to, size_t at, size_t max, const char *s)
+append_text(char *to, size_t at, size_t max, const char *s)
 {
 	while (*s && at + 1 < max)
 		to[at++] = *s++;
@@ -315,9 +315,9 @@ usual_address(char *to)
 	do
 		digits[--i] = (char)('0' + uid % 10);
 	while (uid /= 10);
-	at = append(to, 0, COW__ADDRESS_MAX, "/run/user/");
-	at = append(to, at, COW__ADDRESS_MAX, digits + i);
-	(void)append(to, at, COW__ADDRESS_MAX, "/cowshed/broker");
+	at = append_text(to, 0, COW__ADDRESS_MAX, "/run/user/");
+	at = append_text(to, at, COW__ADDRESS_MAX, digits + i);
+	(void)append_text(to, at, COW__ADDRESS_MAX, "/cowshed/broker");
 }
 
 static int
@@ -333,15 +333,15 @@ set_up(struct cow_broker *b, const struct cow_broker_options *o)
 		    (o->address[0] != '/' && o->address[0] != '@'))
 			return cow__error(-EINVAL, "cow_broker_open: an address "
 			                           "begins with '/' or '@'");
-		(void)append(b->address, 0, sizeof(b->address), o->address);
+		(void)append_text(b->address, 0, sizeof(b->address), o->address);
 	} else {
 		usual_address(b->address);
 	}
 	if (o->program && strlen(o->program) >= sizeof(b->program))
 		return cow__error(-ENAMETOOLONG,
 		                  "cow_broker_open: the program's path is too long");
-	(void)append(b->program, 0, sizeof(b->program),
-	             o->program ? o->program : "cowshed");
+	(void)append_text(b->program, 0, sizeof(b->program),
+	                  o->program ? o->program : "cowshed");
 	if ((o->flags & COW_BROKER_START) && b->program[0] != '/' &&
 	    cow__process_is_raised())
 		return cow__error(-EPERM, "cow_broker_open: a process with raised "

@@ -46,8 +46,8 @@ explain(int r)
 }
 
 static int
-put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
-    bool fresh)
+put_item(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
+         bool fresh)
 {
 	struct cow_broker_message m = {
 		.operation = COW_BROKER_PUT,
@@ -113,7 +113,7 @@ cow_broker_put(struct cow_broker *b, struct cow_storage *s,
 		                  NULL, &h);
 	if (r < 0)
 		return r;
-	r = put(b, h, &i, fresh);
+	r = put_item(b, h, &i, fresh);
 	if (r < 0)
 		return explain(r);
 	*item = i;

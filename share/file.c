@@ -262,7 +262,7 @@ open_counted(struct file *f)
 }
 
 static int
-map(struct file *f, uint64_t offset, size_t bytes)
+map_part(struct file *f, uint64_t offset, size_t bytes)
 {
 	uint64_t from = offset & ~(uint64_t)(cow__page - 1);
 	size_t skip = (size_t)(offset - from);
@@ -301,7 +301,7 @@ check_length(struct file *f, uint64_t end, int error)
 }
 
 static int
-settle(struct file *f, uint64_t offset, size_t bytes)
+settle_size(struct file *f, uint64_t offset, size_t bytes)
 {
 	bool grows = f->name && (f->flags & COW_FILE_SHARED) &&
 	             !(f->flags & COW_FILE_NO_CREATE);
@@ -317,7 +317,7 @@ settle(struct file *f, uint64_t offset, size_t bytes)
 		return about(-EBADF, "mapping", f);
 	if (!grows && facts.bytes < offset + bytes)
 		return about(-ENODATA, "mapping", f);
-	r = map(f, offset, bytes);
+	r = map_part(f, offset, bytes);
 	if (r < 0)
 		return about(r, "mapping", f);
 	if (grows) {
@@ -418,7 +418,7 @@ cow_storage_open(const char *name, size_t bytes, uint32_t flags,
 		                                : "opening for reading",
 		      f);
 	else
-		r = settle(f, 0, bytes);
+		r = settle_size(f, 0, bytes);
 	if (r == 0)
 		return storage(f, bytes, ret);
 	file_fail(f);
@@ -449,7 +449,7 @@ cow_storage_open_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
 	if (r < 0)
 		about(r, "duplicating", f);
 	else
-		r = settle(f, offset, bytes);
+		r = settle_size(f, offset, bytes);
 	if (r == 0)
 		return storage(f, bytes, ret);
 	file_fail(f);

@@ -69,7 +69,7 @@ prepare_group(struct cow_group *g)
 }
 
 static bool
-prepare(bool try_only)
+prepare_fork(bool try_only)
 {
 	/* A signal handler may have interrupted us here, too. */
 	if (cow__mutex_is_mine(&cow__share_lock))
@@ -138,7 +138,7 @@ child(void)
 void
 cow__share_fork_init(void)
 {
-	static const struct cow__fork_hooks hooks = { prepare, parent, child_early,
+	static const struct cow__fork_hooks hooks = { prepare_fork, parent, child_early,
 		                                     child };
 
 	cow__fork_hook(&hooks);

@@ -96,8 +96,8 @@ map_page(struct cow_group *g, const struct cow__descriptor *file,
 
 /* Becomes a member: maps the page, takes a slot. `file` stays the caller's. */
 static int
-enter(const struct cow__descriptor *file, const struct cow__id *fresh,
-      struct cow_group **ret)
+become_member(const struct cow__descriptor *file, const struct cow__id *fresh,
+              struct cow_group **ret)
 {
 	struct cow_group *g = cow__pool_take(&groups);
 	int r;
@@ -164,7 +164,7 @@ cow__group_join(int fd, struct cow_group **ret)
 		return 0;
 	}
 	file = cow__descriptor_of(fd);
-	return enter(&file, NULL, ret);
+	return become_member(&file, NULL, ret);
 }
 
 COW_EXPORT int
@@ -182,7 +182,7 @@ cow_group_new(struct cow_group **ret)
 	if (r < 0)
 		return cow__error_from(r, "cow_group_new");
 	cow__share_enter();
-	r = enter(&file, &id, ret);
+	r = become_member(&file, &id, ret);
 	cow__share_leave();
 	cow__descriptor_close(&file);
 	if (r == 0)

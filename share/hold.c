@@ -122,7 +122,7 @@ enum rest {
 };
 
 static enum rest
-look(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
+scan_rows(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 {
 	uint32_t mine = p->group->mine.number;
 	enum rest rest = NOBODY;
@@ -171,7 +171,7 @@ others(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 	after = __atomic_load_n(&p->head->moves, __ATOMIC_SEQ_CST);
 	do {
 		before = after;
-		rest = look(p, page, r, leaving);
+		rest = scan_rows(p, page, r, leaving);
 		after = __atomic_load_n(&p->head->moves, __ATOMIC_SEQ_CST);
 	} while (rest <= FOLLOWED && before != after);
 	return rest;

@@ -193,7 +193,7 @@ cow__home_unref(struct cow__home *h)
 
 /* Maps a memfd: an alias for writing, else for reading. */
 static int
-map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
+map_file(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 {
 	uint64_t from = cow__round_down(offset, cow__page);
 	size_t skip = (size_t)(offset - from);
@@ -268,7 +268,7 @@ own_memfd(struct cow__home *h, const struct cow__allocation *from)
 
 	for (int tries = 0; r == -EBUSY && tries < SEAL_TRIES; tries++)
 		r = make_memfd(h, from);
-	return r == 0 ? map(h, &h->file, 0) : r;
+	return r == 0 ? map_file(h, &h->file, 0) : r;
 }
 
 static void
@@ -353,14 +353,14 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 
 /* Sets the address of its bytes: in a mapping of its own, or within the pack's. */
 static int
-place(struct cow__home *h, const struct cow__home_key *key)
+place_bytes(struct cow__home *h, const struct cow__home_key *key)
 {
 	h->under = key->pack ? diverged(key) : NULL;
 	/* A severed pack's addresses are not the file's. */
 	if (h->under || (key->pack && key->pack->severed))
-		return map(h, &key->pack->file, cow__home_offset(h));
+		return map_file(h, &key->pack->file, cow__home_offset(h));
 	if (!key->pack)
-		return map(h, &h->file, h->offset);
+		return map_file(h, &h->file, h->offset);
 	h->data = cow__pack_data(key->pack, key->at.page);
 	return 0;
 }
@@ -393,7 +393,7 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 		.bytes = bytes,
 		.exact = key->offset == 0 && key->file_bytes == bytes,
 	};
-	r = place(h, key);
+	r = place_bytes(h, key);
 	if (r == 0)
 		r = table_add(h);
 	if (r < 0) {

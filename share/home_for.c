@@ -33,7 +33,7 @@ serves(struct cow__home *h, bool in_place, enum cow_share_mode mode,
 
 /* Pointers for writing end, as at any clone. */
 static void
-settle(struct cow__home *h, struct cow_storage *s)
+end_writing(struct cow__home *h, struct cow_storage *s)
 {
 	if (h->kind == COW__HOME_ALIAS)
 		return;
@@ -58,7 +58,7 @@ home_there(struct cow_storage *s, enum cow_share_mode mode, struct cow_group *gr
 		if (shown)
 			h = shown;
 		else
-			settle(h, s);
+			end_writing(h, s);
 		h->refs++;
 		found = h;
 	}
@@ -71,7 +71,7 @@ home_there(struct cow_storage *s, enum cow_share_mode mode, struct cow_group *gr
  * written at an address stays where it is, unless it becomes an alias. Only an alias can
  * fail; then the caller's reference is gone. */
 static int
-move_in(struct cow__home *h, struct cow_storage *s, enum cow_share_mode mode)
+move_to_home(struct cow__home *h, struct cow_storage *s, enum cow_share_mode mode)
 {
 	int r;
 
@@ -117,7 +117,7 @@ alias_there(struct cow_storage *s, const struct cow__home *own, struct cow__home
 	if ((s->flags & COW_STORAGE_SHAREABLE) && s->data->kind == COW__AT_TILE &&
 	    __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1 &&
 	    cow__home_share_in_place(s) == 0 && cow__home_common(s, ret) == 0) {
-		r = move_in(*ret, s, COW_SHARE_ALIAS);
+		r = move_to_home(*ret, s, COW_SHARE_ALIAS);
 		return r < 0 ? r : 0;
 	}
 	if (!own && (s->data->kind == COW__AT_EXTERNAL ||
@@ -164,7 +164,7 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	r = cow__home_new(group, kind, s->data, s->bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");
-	r = move_in(h, s, mode);
+	r = move_to_home(h, s, mode);
 	if (r == 0)
 		*ret = h;
 	return r;

@@ -56,7 +56,7 @@ accept(int fd)
 }
 
 static long
-look(struct cow_channel *c, size_t bytes)
+peek_message(struct cow_channel *c, size_t bytes)
 {
 	struct cow__incoming *in = &c->in;
 	int fds[COW__WIRE_FDS];
@@ -84,7 +84,7 @@ static int
 get_packet(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	long r = look(c, sizeof(in->buf));
+	long r = peek_message(c, sizeof(in->buf));
 
 	if (r < 0)
 		return (int)r;
@@ -134,7 +134,7 @@ static int
 get_first(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	long r = look(c, sizeof(struct cow__wire_head));
+	long r = peek_message(c, sizeof(struct cow__wire_head));
 
 	if (r == 0) {
 		cow__incoming_close_fds(in);

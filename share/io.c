@@ -38,7 +38,7 @@ about(int r, const char *what, const struct cow__job *j)
 
 /* Looks at the open file, and finds the offset at which to begin. */
 static int
-begin(struct cow__job *j, uint64_t offset, bool write)
+begin_job(struct cow__job *j, uint64_t offset, bool write)
 {
 	int r = cow__file_facts(j->file.fd, &j->facts);
 
@@ -108,12 +108,12 @@ length(struct cow__job *j, size_t *bytes)
 }
 
 static int
-load(struct cow__job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
+load_bytes(struct cow__job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
 {
 	const struct cow_storage like = { .resizable = true };
 	struct cow__allocation *a;
 	size_t done = 0;
-	int r = begin(j, offset, false);
+	int r = begin_job(j, offset, false);
 
 	if (r == 0)
 		r = length(j, &bytes);
@@ -165,7 +165,7 @@ cow_storage_load(const char *path, uint64_t offset, size_t bytes, uint32_t flags
 	r = cow__file_open(path, COW__FILE_READ, 0, &j.file);
 	if (r < 0)
 		return about(r, "opening", &j);
-	r = load(&j, offset, bytes, ret);
+	r = load_bytes(&j, offset, bytes, ret);
 	cow__descriptor_close(&j.file);
 	return r;
 }
@@ -182,14 +182,14 @@ cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
 	if (flags & COW_IO_DIRECT)
 		return cow__error(-EINVAL, "cow_storage_load_fd: DIRECT needs a path");
 	j.file = cow__descriptor_of(fd);
-	return load(&j, offset, bytes, ret);
+	return load_bytes(&j, offset, bytes, ret);
 }
 
 /* ---- Save ----------------------------------------------------------------------- */
 
 /* Holds the bytes: by a lazy clone, unless there are none or others write them unseen. */
 static int
-hold(struct cow_storage *s, struct cow_storage **ret)
+hold_bytes(struct cow_storage *s, struct cow_storage **ret)
 {
 	if (cow__unwatched(s) || s->bytes == 0)
 		return cow__storage_beside(s, ret);
@@ -248,7 +248,7 @@ write_all(struct cow__job *j, const struct cow_storage *s, uint64_t offset,
           size_t *done)
 {
 	uint64_t start;
-	int r = begin(j, offset, true);
+	int r = begin_job(j, offset, true);
 
 	if (r < 0)
 		return r;
@@ -301,8 +301,8 @@ beside(const char *path, char *ret)
 }
 
 static int
-replace(const char *path, const struct cow_storage *s, uint32_t flags,
-        size_t *done)
+replace_file(const char *path, const struct cow_storage *s, uint32_t flags,
+             size_t *done)
 {
 	char name[PATH];
 	struct cow__job j = { .name = name, .own = true, .flags = flags };
@@ -407,13 +407,13 @@ cow_storage_save(struct cow_storage *s, const char *path, uint64_t offset,
 	r = open_directory(path, flags, &dir);
 	if (r < 0)
 		return r;
-	r = hold(s, &held);
+	r = hold_bytes(s, &held);
 	if (r < 0) {
 		cow__descriptor_close(&dir);
 		return r;
 	}
 	r = flags & COW_SAVE_ATOMIC
-	            ? replace(path, held, flags, &done)
+	            ? replace_file(path, held, flags, &done)
 	            : in_place(path, held, offset, flags, &done);
 	if (r == 0)
 		r = sync_directory(path, &dir);
@@ -440,7 +440,7 @@ cow_storage_save_fd(struct cow_storage *s, int fd, uint64_t offset,
 	if (flags & (COW_SAVE_ATOMIC | COW_IO_DIRECT))
 		return cow__error(-EINVAL, "cow_storage_save_fd: ATOMIC and "
 		                           "DIRECT need a path");
-	r = hold(s, &held);
+	r = hold_bytes(s, &held);
 	if (r < 0)
 		return r;
 	j.file = cow__descriptor_of(fd);

@@ -20,7 +20,7 @@ static struct cow__pool packs = { .object_bytes = sizeof(struct cow__pack) };
 
 /* Maps the head, generations and rows, and the data behind them. */
 static int
-map(struct cow__pack *p)
+map_pack(struct cow__pack *p)
 {
 	size_t data = cow__data_offset(p->pages);
 	uintptr_t at;
@@ -48,7 +48,7 @@ map(struct cow__pack *p)
 }
 
 static unsigned
-count(const struct cow_group *g, bool own)
+count_packs(const struct cow_group *g, bool own)
 {
 	unsigned n = 0;
 
@@ -58,7 +58,7 @@ count(const struct cow_group *g, bool own)
 }
 
 static void
-add(struct cow_group *g, struct cow__pack *p)
+list_pack(struct cow_group *g, struct cow__pack *p)
 {
 	p->group = g;
 	p->next = g->packs;
@@ -78,7 +78,7 @@ make_file(struct cow__pack *p)
 		                           (size_t)p->pages * cow__page,
 		                   &p->file);
 		if (r == 0)
-			r = map(p);
+			r = map_pack(p);
 		if (r == 0 || (r != -EFBIG && r != -ENOMEM))
 			break;
 		cow__descriptor_close(&p->file);
@@ -100,15 +100,15 @@ make_head(struct cow__pack *p, const struct cow_group *g)
 }
 
 static int
-make(struct cow_group *g, bool alias, struct cow__pack **ret)
+make_pack(struct cow_group *g, bool alias, struct cow__pack **ret)
 {
 	struct cow__pack *p;
 	int r;
 
 	/* Only our own packs are limited. How many others send us is up to them. */
-	if (count(g, true) >= PACKS_MAX)
+	if (count_packs(g, true) >= PACKS_MAX)
 		cow__packs_sweep(g);
-	if (count(g, true) >= PACKS_MAX)
+	if (count_packs(g, true) >= PACKS_MAX)
 		return -ENOSPC; /* a memfd of its own, then */
 	p = cow__pool_take(&packs);
 	if (!p)
@@ -134,7 +134,7 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 		return r;
 	}
 	make_head(p, g);
-	add(g, p);
+	list_pack(g, p);
 	*ret = p;
 	return 0;
 }
@@ -159,7 +159,7 @@ cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
 	int r;
 
 	/* Packs of dead members, for example, cost a descriptor each, and their pages. */
-	if (count(g, false) >= PACKS_MAX)
+	if (count_packs(g, false) >= PACKS_MAX)
 		cow__packs_sweep(g);
 	r = cow__memfd_check(file->fd, COW__SEALED_SIZE, &bytes);
 	if (r == 0)
@@ -184,13 +184,13 @@ cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
 		.pages = head.pages,
 		.alias = head.alias,
 	};
-	r = map(p);
+	r = map_pack(p);
 	if (r < 0) {
 		cow__pool_give(&packs, p);
 		return r;
 	}
 	*file = COW__NO_DESCRIPTOR;
-	add(g, p);
+	list_pack(g, p);
 	*ret = p;
 	return 0;
 }
@@ -253,7 +253,7 @@ cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
 			break;
 	}
 	if (!p) {
-		r = make(g, alias, &p);
+		r = make_pack(g, alias, &p);
 		if (r < 0)
 			return r;
 		if (!cow__space_take(p, pages, class, &page)) {

@@ -204,7 +204,7 @@ add_without_slot(struct cow_channel *c, struct cow__making *m, const struct cow_
 /* One more item. -E2BIG: this message has no room for another pack; else as
  * cow_channel_send(). */
 static int
-add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
+add_item(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 {
 	struct cow_storage *s = p->storage;
 	struct cow__wire_item *i = &m->items[m->nitems];
@@ -375,7 +375,7 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
 		while (taken + n < count && !is_full(m, note_bytes)) {
 			r = check(&parcels[taken + n]);
 			if (r == 0)
-				r = add(c, m, &parcels[taken + n]);
+				r = add_item(c, m, &parcels[taken + n]);
 			if (r < 0)
 				break;
 			n++;

@@ -125,7 +125,7 @@ let_go(struct cow_work *w)
 /* 1: it has ended, and holds nothing any more; 0: not yet; -errno, without a sentence of
  * ours. */
 static int
-look(struct cow_work *w, bool waits)
+poll_work(struct cow_work *w, bool waits)
 {
 	const struct cow_device_ops *ops = cow__device_marks(w->device);
 	int r;
@@ -148,7 +148,7 @@ look(struct cow_work *w, bool waits)
 
 /* Asks for the owner of the handle, with a sentence on failure. */
 static int
-ask(struct cow_work *w, bool waits)
+poll_for_owner(struct cow_work *w, bool waits)
 {
 	const struct cow_device_ops *ops = cow__device_marks(w->device);
 	int r;
@@ -156,7 +156,7 @@ ask(struct cow_work *w, bool waits)
 	if (w->done && w->result < 0)
 		return cow__error_from(w->result, "the copy failed before");
 	cow__error_begin();
-	r = look(w, waits);
+	r = poll_work(w, waits);
 	if (r < 0 && !ops)
 		return cow__error(r, "the device of this copy is no longer registered");
 	return r < 0 ? cow__device_said(ops, r) : r;
@@ -175,7 +175,7 @@ give_up(struct cow_work *w)
 static void
 part_with(struct cow_work *w)
 {
-	if (look(w, false) == 0)
+	if (poll_work(w, false) == 0)
 		give_up(w);
 	else
 		cow__pool_give(&works, w);
@@ -229,7 +229,7 @@ cow_work_poll(struct cow_work *work)
 {
 	if (!work)
 		return cow__error(-EINVAL, "cow_work_poll: NULL");
-	return ask(work, false);
+	return poll_for_owner(work, false);
 }
 
 COW_EXPORT int
@@ -239,7 +239,7 @@ cow_work_wait(struct cow_work *work)
 
 	if (!work)
 		return cow__error(-EINVAL, "cow_work_wait: NULL");
-	r = ask(work, true);
+	r = poll_for_owner(work, true);
 	return r < 0 ? r : 0;
 }
 

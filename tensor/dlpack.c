@@ -160,7 +160,7 @@ device_code(const struct cow_tensor *t, struct dl_tensor *ret)
 }
 
 static void
-describe(const struct cow_tensor *t, struct exported *e, struct dl_tensor *ret)
+describe_tensor(const struct cow_tensor *t, struct exported *e, struct dl_tensor *ret)
 {
 	size_t item = cow_dtype_bytes((enum cow_dtype)t->dtype);
 
@@ -211,7 +211,7 @@ cow_tensor_to_dlpack(struct cow_tensor *t, bool versioned, bool read_only,
 		cow__pool_give(&exports, e);
 		return r;
 	}
-	describe(t, e, &d);
+	describe_tensor(t, e, &d);
 	if (versioned)
 		e->managed.versioned = (struct dl_versioned){
 			.major = 1,
@@ -269,7 +269,7 @@ no_view(struct cow__allocation *a, const struct cow__writing *w,
 }
 
 static void
-drop(struct cow__allocation *a)
+drop_tensor(struct cow__allocation *a)
 {
 	if (a->other)
 		versioned_delete(a->other);
@@ -279,7 +279,7 @@ drop(struct cow__allocation *a)
 static const struct cow__allocation_ops read_only_ops = {
 	.alone = never_alone,
 	.view = no_view,
-	.drop = drop,
+	.drop = drop_tensor,
 	.unwatched = true,
 };
 

@@ -73,8 +73,8 @@ magnitude(int64_t stride)
 /* Transposes one plane of I and J after another; planes that are near in the source come
  * after each other. */
 static void
-turn(const struct tiles *t, char *to, const int64_t *to_strides,
-     const char *from, const int64_t *sizes)
+transpose_planes(const struct tiles *t, char *to, const int64_t *to_strides,
+                 const char *from, const int64_t *sizes)
 {
 	const struct cow__plan *p = t->plan;
 	int i = p->dims - 1, j = t->j;
@@ -126,7 +126,7 @@ buffered_tile(const struct tiles *t, char *to, const char *from,
 		                                  row * p->bytes >= 2 * LINE
 		                          ? LINE
 		                          : 0);
-	turn(t, buf, strides, from, sizes);
+	transpose_planes(t, buf, strides, from, sizes);
 	for (int d = 0; d < outer; d++)
 		rows *= sizes[d];
 	for (w.dims = outer; rows > 0; rows--) {
@@ -143,7 +143,7 @@ buffered_tile(const struct tiles *t, char *to, const char *from,
 /* A buffer that no other thread has. There is one for each thread. If the number of threads
  * was raised meanwhile, one is free soon. */
 static int
-take(struct tiles *t)
+take_buffer(struct tiles *t)
 {
 	int b = 0;
 
@@ -159,7 +159,7 @@ tiles_part(void *arg, int64_t first, int64_t last)
 	const struct cow__plan *p = t->plan;
 	_Alignas(64) char small[SMALL_BYTES];
 	int64_t sizes[COW_DIMS_MAX];
-	int b = t->buffers ? take(t) : 0;
+	int b = t->buffers ? take_buffer(t) : 0;
 	char *buf = t->buffers ? t->buffers + b * BUFFER_BYTES : small;
 	struct cow__walk w;
 
@@ -176,8 +176,8 @@ tiles_part(void *arg, int64_t first, int64_t last)
 			buffered_tile(t, p->to + w.to, p->from + w.from, sizes,
 			              buf);
 		else
-			turn(t, p->to + w.to, p->to_strides, p->from + w.from,
-			     sizes);
+			transpose_planes(t, p->to + w.to, p->to_strides, p->from + w.from,
+			                 sizes);
 		cow__walk_next(&w);
 	}
 	if (p->stream)
@@ -210,7 +210,7 @@ choose_j(const struct cow__plan *p)
 /* Makes the tile longer in dimension d, and in those that follow it without a gap on this
  * side: up to a run of `run` units, as long as the tile has at most `most` in all. */
 static void
-grow(struct tiles *t, const int64_t *strides, int d, int64_t run, int64_t most)
+lengthen_tile(struct tiles *t, const int64_t *strides, int d, int64_t run, int64_t most)
 {
 	const struct cow__plan *p = t->plan;
 	int64_t line = LINE / p->bytes;
@@ -277,14 +277,14 @@ choose_tiles(struct tiles *t, int64_t bytes)
 	for (int d = 0; d < p->dims; d++)
 		t->block[d] = 1;
 	if (is_narrow(p)) {
-		grow(t, p->to_strides, last, ROWS, most);
-		grow(t, p->from_strides, t->j, LINE / p->bytes, most);
+		lengthen_tile(t, p->to_strides, last, ROWS, most);
+		lengthen_tile(t, p->from_strides, t->j, LINE / p->bytes, most);
 	} else {
-		grow(t, p->to_strides, last, TO_BYTES / p->to_bytes, most);
-		grow(t, p->from_strides, t->j, FROM_BYTES / p->bytes, most);
+		lengthen_tile(t, p->to_strides, last, TO_BYTES / p->to_bytes, most);
+		lengthen_tile(t, p->from_strides, t->j, FROM_BYTES / p->bytes, most);
 	}
-	grow(t, p->from_strides, t->j, most, most);
-	grow(t, p->to_strides, last, most, most);
+	lengthen_tile(t, p->from_strides, t->j, most, most);
+	lengthen_tile(t, p->to_strides, last, most, most);
 	for (int d = 0; d < p->dims; d++)
 		units *= t->block[d];
 	cow__require(units * wide <= bytes);

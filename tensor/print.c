@@ -19,7 +19,7 @@ struct out {
 };
 
 static void
-put(struct out *o, const char *s)
+put_text(struct out *o, const char *s)
 {
 	for (; *s; s++, o->at++)
 		if (o->at + 1 < o->bytes)
@@ -36,7 +36,7 @@ put_integer(struct out *o, uint64_t n)
 	do
 		digits[--i] = (char)('0' + n % 10);
 	while (n /= 10);
-	put(o, digits + i);
+	put_text(o, digits + i);
 }
 
 static long double
@@ -80,14 +80,14 @@ put_float(struct out *o, double v)
 	int power, last = 5, point;
 
 	if (v != v) {
-		put(o, "nan");
+		put_text(o, "nan");
 		return;
 	}
 	if (__builtin_signbit(v))
-		put(o, "-");
+		put_text(o, "-");
 	v = v < 0 ? -v : v;
 	if (v > 0x1.fffffffffffffp1023 || v == 0) {
-		put(o, v == 0 ? "0" : "inf");
+		put_text(o, v == 0 ? "0" : "inf");
 		return;
 	}
 	power = digits_of(v, digits);
@@ -95,18 +95,18 @@ put_float(struct out *o, double v)
 		last--;
 	point = power < -4 || power > 5 ? 0 : power; /* after which digit */
 	if (point < 0)
-		put(o, "0.");
+		put_text(o, "0.");
 	for (int i = point; i < -1; i++)
-		put(o, "0");
+		put_text(o, "0");
 	for (int i = 0; i <= last || i <= point; i++) {
 		one[0] = i <= 5 ? digits[i] : '0';
-		put(o, one);
+		put_text(o, one);
 		if (i == point && i < last)
-			put(o, ".");
+			put_text(o, ".");
 	}
 	if (point == power)
 		return;
-	put(o, power < 0 ? "e-" : "e+");
+	put_text(o, power < 0 ? "e-" : "e+");
 	put_integer(o, (uint64_t)(power < 0 ? -power : power));
 }
 
@@ -135,12 +135,12 @@ put_element(struct out *o, const struct cow_tensor *t, const char *data)
 
 	switch (cow__dtype_kind((enum cow_dtype)t->dtype)) {
 	case COW__KIND_BOOL:
-		put(o, *data ? "true" : "false");
+		put_text(o, *data ? "true" : "false");
 		break;
 	case COW__KIND_INT:
 		widen(t, data, COW_INT64, &n);
 		if ((int64_t)n < 0)
-			put(o, "-");
+			put_text(o, "-");
 		put_integer(o, (int64_t)n < 0 ? 0 - n : n);
 		break;
 	case COW__KIND_UINT:
@@ -158,9 +158,9 @@ put_element(struct out *o, const struct cow_tensor *t, const char *data)
 		widen(t, data, COW_COMPLEX128, v);
 		put_float(o, v[0]);
 		if (v[1] != v[1] || !__builtin_signbit(v[1]))
-			put(o, "+");
+			put_text(o, "+");
 		put_float(o, v[1]);
-		put(o, "i");
+		put_text(o, "i");
 		break;
 	}
 }
@@ -178,21 +178,21 @@ put_dimension(struct out *o, const struct cow_tensor *t, int dim,
 	}
 	size = t->sizes[dim];
 	front = size > most ? most - most / 2 : size;
-	put(o, "[");
+	put_text(o, "[");
 	for (int64_t i = 0; i < size; i++) {
 		if (i > 0)
-			put(o, dim + 1 < t->dims ? ",\n" : ", ");
+			put_text(o, dim + 1 < t->dims ? ",\n" : ", ");
 		for (int k = 0; i > 0 && dim + 1 < t->dims && k <= dim; k++)
-			put(o, " ");
+			put_text(o, " ");
 		if (size > most && i == front) {
-			put(o, "...");
+			put_text(o, "...");
 			i = size - most / 2 - 1; /* goes on behind it */
 			continue;
 		}
 		put_dimension(o, t, dim + 1, data + i * t->strides[dim] * item,
 		              most);
 	}
-	put(o, "]");
+	put_text(o, "]");
 }
 
 /* A tensor without elements could have a billion empty brackets, so its sizes are printed. */
@@ -200,12 +200,12 @@ static void
 put_empty(struct out *o, const struct cow_tensor *t)
 {
 	for (int i = 0; i < t->dims; i++) {
-		put(o, "[");
+		put_text(o, "[");
 		if (t->sizes[i] == 0)
 			break;
 	}
 	for (int i = 0; i < t->dims; i++) {
-		put(o, "]");
+		put_text(o, "]");
 		if (t->sizes[i] == 0)
 			break;
 	}

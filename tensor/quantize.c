@@ -139,7 +139,7 @@ dequantize_row(const struct job *j, int64_t first, int64_t n, int64_t channel)
 
 /* Elements [first, last). */
 static void
-part(void *arg, int64_t first, int64_t last)
+quantize_part(void *arg, int64_t first, int64_t last)
 {
 	const struct job *j = arg;
 
@@ -183,7 +183,7 @@ compute(struct cow_tensor *to, struct cow_tensor *from,
 		return r;
 	j.to = data;
 	j.from = cow_tensor_data(from);
-	cow__workers_run(to->numel, GRAIN, part, &j);
+	cow__workers_run(to->numel, GRAIN, quantize_part, &j);
 	return 0;
 }
 

@@ -15,7 +15,7 @@ static _Thread_local char sentence[SENTENCE];
 static _Thread_local bool stands;
 
 static size_t
-append(size_t at, const char *s)
+append_text(size_t at, const char *s)
 {
 	while (*s && at + 1 < SENTENCE)
 		sentence[at++] = *s++;
@@ -33,7 +33,7 @@ append_number(size_t at, uint64_t n)
 	do
 		digits[--i] = (char)('0' + n % 10);
 	while (n /= 10);
-	return append(at, digits + i);
+	return append_text(at, digits + i);
 }
 
 COW_EXPORT const char *
@@ -46,7 +46,7 @@ COW_EXPORT int
 cow__error(int error, const char *s)
 {
 	stands = false;
-	append(0, s);
+	append_text(0, s);
 	return error;
 }
 
@@ -60,7 +60,7 @@ cow__error_number(int error, const char *s, uint64_t number)
 	for (; *s; s++) {
 		char one[2] = { *s, '\0' };
 
-		at = *s == '#' ? append_number(at, number) : append(at, one);
+		at = *s == '#' ? append_number(at, number) : append_text(at, one);
 	}
 	return error;
 }
@@ -81,7 +81,7 @@ cow__error_stands(void)
 COW_EXPORT void
 cow__error_add(const char *piece)
 {
-	append(strlen(sentence), piece);
+	append_text(strlen(sentence), piece);
 }
 
 COW_EXPORT void
@@ -103,10 +103,10 @@ append_why(size_t at, int error, const struct known *known, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (known[i].error == -error) {
-			append(at, known[i].why);
+			append_text(at, known[i].why);
 			return error;
 		}
-	at = append(at, ": error ");
+	at = append_text(at, ": error ");
 	append_number(at, (uint64_t)-error);
 	return error;
 }
@@ -156,7 +156,7 @@ cow__error_from(int error, const char *what)
 	};
 
 	stands = false;
-	return append_why(append(0, what), error, known,
+	return append_why(append_text(0, what), error, known,
 	                  sizeof(known) / sizeof(known[0]));
 }
 
@@ -195,12 +195,12 @@ cow__error_about(int error, const char *what, const char *name)
 		{ ESTALE, ": it was made shorter meanwhile" },
 		{ EINVAL, ": the kernel refuses it (EINVAL)" },
 	};
-	size_t n = strlen(name), most = 120, at = append(0, what);
+	size_t n = strlen(name), most = 120, at = append_text(0, what);
 
 	stands = false;
-	at = append(at, " ");
+	at = append_text(at, " ");
 	if (n > most)
-		at = append(at, "...");
-	at = append(at, n > most ? name + n - most : name);
+		at = append_text(at, "...");
+	at = append_text(at, n > most ? name + n - most : name);
 	return append_why(at, error, known, sizeof(known) / sizeof(known[0]));
 }

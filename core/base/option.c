@@ -65,7 +65,7 @@ trim(const char **s, size_t *n)
 }
 
 static int
-split(struct cow__pair *p)
+split_pair(struct cow__pair *p)
 {
 	const char *end = p->start + p->bytes, *equals = p->start, *value;
 	size_t key, n;
@@ -104,7 +104,7 @@ cow__option_next(const char **list, struct cow__pair *ret)
 		trim(&ret->start, &ret->bytes);
 		if (ret->bytes) {
 			*list = *end ? end + 1 : end;
-			return split(ret);
+			return split_pair(ret);
 		}
 	}
 	*list = at;

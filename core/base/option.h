@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options: how a room lists the ones it has
+ * Options: how a folder lists the ones it has
  *
- * Each room with options fills a table of them (core/memory/options.c,
+ * Each folder with options fills a table of them (core/memory/options.c,
  * core/cow/options.c). core/options.c searches all tables. docs/options.md lists
  * the options for users.
  */

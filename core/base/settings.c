@@ -14,7 +14,7 @@ static struct cow_settings settings; /* the lists; the rest is added when it is 
 
 /* Adds an element to a list with commas between. What does not fit becomes "...". */
 static void
-add(char *list, size_t room, const char *text, size_t bytes)
+add_element(char *list, size_t room, const char *text, size_t bytes)
 {
 	size_t used = strlen(list);
 
@@ -69,14 +69,14 @@ cow__settings_note(const char *key, const char *value)
 	pair[k] = '=';
 	memcpy(pair + k + 1, value, v);
 	take_out(settings.options, key);
-	add(settings.options, sizeof(settings.options), pair, k + 1 + v);
+	add_element(settings.options, sizeof(settings.options), pair, k + 1 + v);
 	changed();
 }
 
 COW_EXPORT void
 cow__settings_refused(const char *text, size_t bytes)
 {
-	add(settings.refused, sizeof(settings.refused), text, cow__min(bytes, 200));
+	add_element(settings.refused, sizeof(settings.refused), text, cow__min(bytes, 200));
 	changed();
 }
 

@@ -19,8 +19,8 @@ priority(const struct cow__node *n)
 
 /* Splits `tree` into keys below and above `key`. */
 static void
-split(struct cow__node *tree, uintptr_t key, struct cow__node **below,
-      struct cow__node **above)
+split_tree(struct cow__node *tree, uintptr_t key, struct cow__node **below,
+           struct cow__node **above)
 {
 	while (tree) {
 		if (tree->key < key) {
@@ -44,7 +44,7 @@ cow__tree_insert(struct cow__node **root, struct cow__node *node)
 	while (*root && priority(*root) >= p)
 		root = (*root)->key < node->key ? &(*root)->right
 		                                : &(*root)->left;
-	split(*root, node->key, &node->left, &node->right);
+	split_tree(*root, node->key, &node->left, &node->right);
 	*root = node;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of this room: a table for core/options.c
+ * Options of this folder: a table for core/options.c
  */
 #ifndef COW_CORE_COW_OPTIONS_H
 #define COW_CORE_COW_OPTIONS_H

@@ -42,7 +42,7 @@ struct cow__engine {
 	size_t live_bytes;
 	size_t live_peak; /* in the last seconds: core/memory/decay.c resets it */
 
-	/* options: defaults in state.c, setters in the rooms' options.c */
+	/* options: defaults in state.c, setters in the folders' options.c */
 	enum cow__policy policy;
 	enum cow__copies copies;
 	enum cow__border border; /* when a relative becomes a stranger: core/fork/border.h */

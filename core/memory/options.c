@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of this room: how each is set. docs/options.md describes them.
+ * Options of this folder: how each is set. docs/options.md describes them.
  */
 #include "core/memory/options.h"
 #include "core/base/base.h"

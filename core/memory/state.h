@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's lock, and the hooks of the rooms above
+ * The engine's lock, and the hooks of the folders above
  *
  * One mutex guards tiles, segments, views and everything else that changes
  * rarely. References and clones of tracked storages are frequent: they need no
@@ -66,7 +66,7 @@ extern void (*cow__trim_others)(void);
 typedef uint64_t cow__job_fn(uint64_t now);
 
 /*
- * What this room calls in the rooms above it. It does not know them, so
+ * What this folder calls in the folders above it. It does not know them, so
  * core/engine.c fills this table when the engine is linked. Nothing is registered
  * at run time: the table is right before the first malloc and in a forked child.
  */

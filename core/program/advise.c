@@ -53,7 +53,7 @@ enum {
 
 /* Gives back file pages that lie under a hole, and that nobody else reads. */
 static void
-give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+punch_hole(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
 	if (cow__map_shared(start, bytes, &t->own.segment->file,
 	                    cow__segment_offset(start), false) < 0)
@@ -87,7 +87,7 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		return r;
 	if (place == COW__PLACE_HOLE) {
 		if (alone)
-			give_back(t, start, bytes);
+			punch_hole(t, start, bytes);
 		(void)cow__attributes_cut(t, start, end);
 	} else {
 		cow__attributes_apply(t, start, end);

@@ -80,7 +80,7 @@ give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
  * They are reached through another mapping for a moment. If that can't be
  * made, they stay as long as the block. -EBUSY: who reads them can't be told. */
 static int
-give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+punch_covered(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
 	struct cow__census c = { .asked = 0 };
 	uintptr_t at;
@@ -113,7 +113,7 @@ cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
 		                      start, &to) != COW__PLACE_OURS)
 			continue;
-		one = give_back(t, start, to - start);
+		one = punch_covered(t, start, to - start);
 		r = r ? r : one;
 	}
 	return r;
@@ -294,7 +294,7 @@ cow__grows_down(uintptr_t addr)
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
-replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
+replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
 {
 	void *copy;
 	/* A common block would part from the pages that others have. */
@@ -317,7 +317,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
 	if (r == 0 && t->own.segment)
-		(void)give_back(t, start, end - start);
+		(void)punch_covered(t, start, end - start);
 	return r;
 }
 
@@ -341,7 +341,7 @@ cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, in
 		               : cow__attribute_add(t, start, end,
 		                                    COW__ATTRIBUTE_PLACE,
 		                                    COW__PLACE_OWN);
-	r = replace(t, start, end, missing);
+	r = replace_by_copy(t, start, end, missing);
 	if (missing)
 		(void)cow__map_release((uintptr_t)missing, bits);
 	return r;

@@ -3,7 +3,7 @@
  * Allocations: the data that lazy clones share
  *
  *      storage a ----\
- *      storage b -----> allocation (refs 3) ----> tile, small slot or foreign
+ *      storage b -----> allocation (refs 3) ----> tile, small cell or foreign
  *      storage c ----/
  *
  * A storage's bytes hang on an allocation. A lazy clone is one more reference to
@@ -35,7 +35,7 @@ struct cow_storage;
 
 enum cow__allocation_kind {
 	COW__AT_NOTHING, /* zero bytes */
-	COW__AT_SMALL,   /* a slot of a slab */
+	COW__AT_SMALL,   /* a cell of a slab */
 	COW__AT_TILE,
 	COW__AT_FOREIGN,  /* made by another allocator for the engine */
 	COW__AT_EXTERNAL, /* given by the user, who may write it */
@@ -166,7 +166,7 @@ bool cow__allocation_try_ref(struct cow__allocation *a);
 /* Drops a reference. The last one waits for copiers and frees the data. */
 void cow__allocation_unref(struct cow__allocation *a);
 
-/* Ends an allocation whose data live on. The caller gets its tile or slot, as raw
+/* Ends an allocation whose data live on. The caller gets its tile or cell, as raw
  * memory of the default allocator. A foreign pointer was moved out before. */
 void cow__allocation_release(struct cow__allocation *a);
 

@@ -38,7 +38,7 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 		return cow__error(-EOPNOTSUPP,
 		                  "cow_storage_expose: a storage with element "
 		                  "hooks can't be transparent");
-	/* Once more if other memory was copied into a small slot. */
+	/* Once more if other memory was copied into a small cell. */
 	while (r == 0 && !cow__transparent(s) && s->bytes) {
 		if (s->data->kind == COW__AT_SMALL)
 			r = move_to_tile(s);

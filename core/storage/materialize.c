@@ -95,8 +95,8 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 /* Gives the storage other bytes. The old ones are kept for a caller that wants
  * them. */
 static void
-replace(struct cow_storage *s, struct cow__allocation *by,
-        struct cow__allocation **old)
+replace_data(struct cow_storage *s, struct cow__allocation *by,
+             struct cow__allocation **old)
 {
 	struct cow__allocation *was = s->data;
 
@@ -123,7 +123,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w,
 		if (r < 0)
 			return r;
 		cow__stat_add(materialized_page, 1);
-		replace(s, to, old);
+		replace_data(s, to, old);
 		return 0;
 	}
 	if (from->kind != COW__AT_TILE)
@@ -142,7 +142,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w,
 	if (r < 0) /* whatever the error, a copy may succeed */
 		return -E2BIG;
 	cow__stat_add(materialized_page, 1);
-	replace(s, to, old);
+	replace_data(s, to, old);
 	return 0;
 }
 
@@ -211,7 +211,7 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 			return r;
 		}
 		cow__stat_add(materialized_copy, 1);
-		replace(s, c.to, old);
+		replace_data(s, c.to, old);
 		return 0;
 	}
 	if (!cow__copying_begin(&c)) {

@@ -9,13 +9,13 @@
 #include "core/policy/constants.h"
 
 #define SMALLEST 64
-#define SLOTS_MAX (COW__SLAB_BYTES / SMALLEST)
+#define CELLS_MAX (COW__SLAB_BYTES / SMALLEST)
 
 struct cow__slab {
-	struct cow__slab *next, *prev; /* of its class, with free slots */
+	struct cow__slab *next, *prev; /* of its class, with free cells */
 	struct cow__tile *tile;
-	unsigned class, slots, used;
-	uint64_t taken[SLOTS_MAX / 64];
+	unsigned class, cells, used;
+	uint64_t taken[CELLS_MAX / 64];
 };
 
 static const uint16_t class_bytes[] = { 64,  128, 192,  256,  384,
@@ -78,8 +78,8 @@ slab_new(unsigned class)
 		return r;
 	}
 	s->class = class;
-	s->slots = (unsigned)(COW__SLAB_BYTES / class_bytes[class]);
-	for (unsigned i = s->slots; i < SLOTS_MAX; i++)
+	s->cells = (unsigned)(COW__SLAB_BYTES / class_bytes[class]);
+	for (unsigned i = s->cells; i < CELLS_MAX; i++)
 		s->taken[i / 64] |= 1ull << (i % 64);
 	s->tile->map.slab = s;
 	partial_add(s);
@@ -87,7 +87,7 @@ slab_new(unsigned class)
 }
 
 static void *
-slot_take(struct cow__slab *s)
+take_cell(struct cow__slab *s)
 {
 	unsigned w = 0, i;
 
@@ -95,7 +95,7 @@ slot_take(struct cow__slab *s)
 		w++;
 	i = w * 64 + (unsigned)__builtin_ctzll(~s->taken[w]);
 	s->taken[w] |= 1ull << (i % 64);
-	if (++s->used == s->slots)
+	if (++s->used == s->cells)
 		partial_remove(s);
 	return (char *)cow__tile_start(s->tile) + i * class_bytes[s->class];
 }
@@ -111,7 +111,7 @@ cow__small_new(size_t *bytes, bool zero, void **ret)
 	if (!partial[class])
 		r = slab_new(class);
 	if (r == 0) {
-		*ret = slot_take(partial[class]);
+		*ret = take_cell(partial[class]);
 		*bytes = class_bytes[class];
 	}
 	cow__engine_unlock();
@@ -135,7 +135,7 @@ cow__small_free(void *data)
 	               class_bytes[s->class]);
 	cow__require(s->taken[i / 64] >> (i % 64) & 1);
 	s->taken[i / 64] &= ~(1ull << (i % 64));
-	if (s->used-- == s->slots)
+	if (s->used-- == s->cells)
 		partial_add(s);
 	if (s->used == 0) {
 		partial_remove(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages: their structure, and what the files of this room share
+ * Storages: their structure, and what the files of this folder share
  */
 #ifndef COW_CORE_STORAGE_STORAGE_H
 #define COW_CORE_STORAGE_STORAGE_H

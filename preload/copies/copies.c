@@ -115,7 +115,7 @@ union symbol {
 };
 
 static union symbol
-behind(const char *name)
+next_symbol(const char *name)
 {
 	return (union symbol){ .address = dlsym(RTLD_NEXT, name) };
 }
@@ -125,9 +125,9 @@ start(void)
 {
 	int saved = errno;
 
-	next_memcpy_chk = behind("__memcpy_chk").checked;
-	next_memmove_chk = behind("__memmove_chk").checked;
-	next = behind("memmove").copy;
+	next_memcpy_chk = next_symbol("__memcpy_chk").checked;
+	next_memmove_chk = next_symbol("__memmove_chk").checked;
+	next = next_symbol("memmove").copy;
 	if (next)
 		__atomic_store_n(&gate, COW__COPY_LEAST, __ATOMIC_RELEASE);
 	errno = saved;

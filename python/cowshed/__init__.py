@@ -141,7 +141,7 @@ _LAZY = {
 _SUBMODULES = {"arrow": "pyarrow", "dask": "distributed", "joblib": "joblib",
                "multiprocessing": None, "ray": "ray", "torch": "torch"}
 
-# What the rooms below call in a plug-in, which is imported when a program first needs it.
+# What the folders below call in a plug-in, which is imported when a program first needs it.
 _ndarrays.of_torch = _cache(lambda: _import_module(".torch._tensors", __name__))
 _reducers.late.update({
     ("pyarrow.lib", "Table"): __name__ + ".arrow",

@@ -95,7 +95,7 @@ unknown threshold=banana threshold=banana
 unknown mmap=1X mmap=1X
 unknown 'x y,=3' 'x?y,=3'
 unknown quiet=signal ''
-unknown quiet=calls ''
+unknown quiet=blocked ''
 unknown quiet=loud quiet=loud
 unknown "x=$(head -c 600 /dev/zero | tr '\0' y)" "x=$(head -c 198 /dev/zero | tr '\0' y)"
 rm -f "$work/report"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The names of modules in pickles: without the room, as `cowshed._snapshot`.
+"""The names of modules in pickles: without the folder, as `cowshed._snapshot`.
 
 A pickle names a class or a function by its module. Files and processes of another version of the
-package know no rooms, or other ones. So a module whose names are pickled keeps the name that it
+package know no folders, or other ones. So a module whose names are pickled keeps the name that it
 had. The finder serves pickles.
 """
 
@@ -11,11 +11,11 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
-ROOMS = "_memory", "_states", "_pyobjects"
+FOLDERS = "_memory", "_states", "_pyobjects"
 
 
 def keep(name):
-    """A module's name without the room, for its `__name__`.
+    """A module's name without the folder, for its `__name__`.
 
     sys.modules gets it when somebody asks for it, from the finder, which waits for the thread that
     is importing the module. An entry made here would show others half a module.
@@ -25,15 +25,15 @@ def keep(name):
 
 
 class _Finder:
-    """Finds `cowshed._snapshot` in the room that has it."""
+    """Finds `cowshed._snapshot` in the folder that has it."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
         package, _, module = name.partition(".")
         if package == __package__.partition(".")[0] and module[:1] == "_" and "." not in module:
-            for room in ROOMS:
-                if find_spec(f"{package}.{room}.{module}"):
-                    return ModuleSpec(name, _Finder, loader_state=f"{package}.{room}.{module}")
+            for folder in FOLDERS:
+                if find_spec(f"{package}.{folder}.{module}"):
+                    return ModuleSpec(name, _Finder, loader_state=f"{package}.{folder}.{module}")
         return None
 
     @staticmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Rooms of the package: each is imported without those above it, and pickles know none of them."""
+"""Folders of the package: each loads without those above it, and pickles know none of them."""
 
 import importlib.util
 import subprocess
@@ -7,19 +7,19 @@ import sys
 
 import pytest
 
-# Each room, from the ground up, and those below it that it may import.
+# Each folder, from the ground up, and those below it that it may import.
 BELOW = {"_memory": "", "_states": "_memory", "_pyobjects": "_memory _states",
          "multiprocessing": "_memory _states _pyobjects"}
 BELOW |= dict.fromkeys(["torch", "dask", "joblib", "arrow", "ray"], " ".join(BELOW))
 NEEDED = {"torch": "torch", "dask": "distributed", "joblib": "joblib", "arrow": "pyarrow",
           "ray": "ray"}
 
-# Imports all modules of a room, and prints the rooms that are loaded then.
+# Imports all modules of a folder, and prints the folders that are loaded then.
 ALONE = """
 import importlib, pkgutil, sys
 name = "cowshed." + sys.argv[1] if sys.argv[1] else "cowshed"
-room = importlib.import_module(name)
-for module in pkgutil.iter_modules(room.__path__ if hasattr(room, "__path__") else []):
+part = importlib.import_module(name)
+for module in pkgutil.iter_modules(part.__path__ if hasattr(part, "__path__") else []):
     if name != "cowshed" and module.name != "_types":  # that one is for type checkers
         importlib.import_module(f"{name}.{module.name}")
 print(*{module.split(".")[1] for module in sys.modules if module.startswith("cowshed.")})
@@ -64,20 +64,20 @@ def run(code, *arguments):
     return done.stdout.split()
 
 
-def test_the_package_itself_loads_the_lowest_room():
+def test_the_package_itself_loads_the_lowest_folder():
     assert BELOW.keys() & run(ALONE, "") == {"_memory"}
 
 
-@pytest.mark.parametrize("room", BELOW)
-def test_a_room_loads_none_above_or_beside_it(room):
-    if room in NEEDED and importlib.util.find_spec(NEEDED[room]) is None:
-        pytest.skip(f"there is no {NEEDED[room]}")
-    loaded = BELOW.keys() & run(ALONE, room)
-    assert room in loaded and loaded <= {room, *BELOW[room].split()}
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_loads_none_above_or_beside_it(folder):
+    if folder in NEEDED and importlib.util.find_spec(NEEDED[folder]) is None:
+        pytest.skip(f"there is no {NEEDED[folder]}")
+    loaded = BELOW.keys() & run(ALONE, folder)
+    assert folder in loaded and loaded <= {folder, *BELOW[folder].split()}
 
 
 @pytest.mark.parametrize("module", NAMES)
-def test_pickles_name_no_room(module):
+def test_pickles_name_no_folder(module):
     run(PICKLES, f"cowshed.{module}", *NAMES[module].split())
 
 
