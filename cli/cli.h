@@ -126,6 +126,10 @@ int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value);
 /* Adds the counters of another process. */
 void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more);
 
+/* What was handed out after the fork that made a process: the rest its parent counts, too. */
+uint64_t cli_bytes_served(const struct cow_stats *stats);
+uint64_t cli_blocks_served(const struct cow_stats *stats);
+
 /* ---- settings.c --------------------------------------------------------- */
 
 /* Are all options of a list known and valid? `where` it is from, for the sentence.

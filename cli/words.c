@@ -27,7 +27,7 @@ static void advise_on_start(FILE *out, const struct cli_page *p, int *count)
 		advise(out, count, "No process left a record, so the counters are "
 		       "missing. The program did not load the shim, or a signal "
 		       "ended it. Run <code>cowshed help run</code>.");
-	else if (p->sum.blocks_served == 0)
+	else if (cli_blocks_served(&p->sum) == 0)
 		advise(out, count, "The program asked for no block as large as the "
 		       "threshold. Lower it: <code class=\"w\">--threshold 64K</code>.");
 }
@@ -52,7 +52,6 @@ static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
 		       "(<code>get_context(\"template\")</code>).");
 }
 
-/* The sites are sorted: the first one copied most. */
 /* The remedy for the greatest cause. */
 static const char *of_copies(const struct cow_stats *s)
 {
@@ -74,6 +73,7 @@ static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 	const struct cow_stats *s = &p->sum;
 	uint64_t clones = s->clones_lazy + s->clones_paged + s->clones_eager;
 
+	/* The sites are sorted: the first one copied most. */
 	if (p->sites_count > 0 && (double)p->sites[0].copied > 64 * MIB) {
 		(*count)++;
 		fprintf(out, "<div class=\"try\"><code>");
@@ -86,7 +86,8 @@ static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 		       "small or foreign memory, or were rewritten: clone memory "
 		       "that cowshed made, or announce the rewrite "
 		       "(<code>write_intent()</code>).");
-	if (s->bytes_copied > s->bytes_served / 4 && (double)s->bytes_copied > 64 * MIB)
+	if ((double)s->bytes_copied > 64 * MIB &&
+	    s->bytes_copied > cli_bytes_served(s) / 4)
 		advise(out, count, "The library copied much. The table of fallbacks "
 		       "below says why; <code class=\"w\">--copies auto</code> makes large "
 		       "copies lazy.");
