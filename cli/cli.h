@@ -126,6 +126,10 @@ int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value);
 /* Adds the counters of another process. */
 void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more);
 
+/* What was handed out after the fork that made a process: the rest its parent counts, too. */
+uint64_t cli_bytes_served(const struct cow_stats *stats);
+uint64_t cli_blocks_served(const struct cow_stats *stats);
+
 /* ---- settings.c --------------------------------------------------------- */
 
 /* Are all options of a list known and valid? `where` it is from, for the sentence.
@@ -139,6 +143,9 @@ char *cli_option_last(const char *list, const char *key);
  * "": none. What does not fit is cut off. */
 void cli_options_text(const struct cow_settings *settings, char *ret, size_t bytes);
 void cli_refused_text(const struct cow_settings *settings, char *ret, size_t bytes);
+
+/* As cli_refused_text(), of a whole list: the options that no process would understand. */
+void cli_mistakes_text(const char *list, char *ret, size_t bytes);
 
 /* Lines of a report: version, options, what was ignored. */
 void cli_settings_print(FILE *out, const struct cow_settings *settings);
@@ -164,6 +171,12 @@ struct cli_process {
 
 /* -errno as cow_stats_read(). */
 int cli_process_read(pid_t pid, struct cli_process *ret);
+
+/* For a process without counters: is the shim loaded into it? */
+bool cli_process_has_shim(pid_t pid);
+
+/* COWSHED_OPTIONS of its start. The caller frees it. NULL: not set, or may not be read. */
+char *cli_process_options(pid_t pid);
 
 /* All processes whose statistics we may read, most live bytes first. The caller
  * frees *ret. Returns their number, or -errno. */

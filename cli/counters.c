@@ -23,12 +23,14 @@ const struct cli_counter cli_counters[] = {
 	HEAD("memory", bytes_live, CLI_BYTES, "handed out and not freed"),
 	MAX(bytes_peak, CLI_BYTES, "highest bytes_live"),
 	SUM(bytes_served, CLI_BYTES, "handed out in total"),
-	SUM(bytes_recycled, CLI_BYTES, "of those, from warm memory"),
+	SUM(bytes_inherited, CLI_BYTES, "of those, by the parent before the fork"),
+	SUM(bytes_recycled, CLI_BYTES, "handed out from warm memory"),
 	SUM(bytes_warm, CLI_BYTES, "freed, kept warm"),
 	SUM(bytes_returned, CLI_BYTES, "returned to the kernel in total"),
 	SUM(bytes_collapsed, CLI_BYTES, "huge pages made ahead"),
 	HEAD("blocks and storages", blocks_live, CLI_COUNT, "blocks live"),
 	SUM(blocks_served, CLI_COUNT, "blocks handed out in total"),
+	SUM(blocks_inherited, CLI_COUNT, "of those, by the parent before the fork"),
 	SUM(storages_live, CLI_COUNT, "storages live"),
 	HEAD("copy-on-write", clones_lazy, CLI_COUNT, "clones by reference"),
 	SUM(clones_paged, CLI_COUNT, "clones by freezing"),
@@ -124,4 +126,14 @@ void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more)
 		sum->fallbacks[i] += more->fallbacks[i];
 		sum->fallback_bytes[i] += more->fallback_bytes[i];
 	}
+}
+
+uint64_t cli_bytes_served(const struct cow_stats *stats)
+{
+	return stats->bytes_served - stats->bytes_inherited;
+}
+
+uint64_t cli_blocks_served(const struct cow_stats *stats)
+{
+	return stats->blocks_served - stats->blocks_inherited;
 }

@@ -85,7 +85,9 @@ static const struct advice advices[COW_FALLBACKS] = {
 		"the program remapped part of a block itself", NULL},
 	[COW_FALLBACK_REWRITTEN] = {
 		"most of a block was rewritten after it was cloned: the next "
-		"clones were copies", NULL},
+		"clones were copies",
+		"if it is cloned again and again: announce each rewrite, by "
+		"cow_write_intent() or Python's write_intent()"},
 	[COW_FALLBACK_BLOCKED] = {
 		"frozen memory stayed frozen, because a thread waited in a "
 		"call that cowshed does not know as a safe point", NULL},

@@ -44,6 +44,41 @@ int cli_process_read(pid_t pid, struct cli_process *ret)
 	return 0;
 }
 
+bool cli_process_has_shim(pid_t pid)
+{
+	char path[64], *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	FILE *maps;
+
+	snprintf(path, sizeof path, "/proc/%ld/maps", (long)pid);
+	maps = fopen(path, "re");
+	while (maps != NULL && !found && getline(&line, &room, maps) > 0)
+		found = strstr(line, "/libcowshed-preload.so") != NULL;
+	free(line);
+	if (maps != NULL)
+		fclose(maps);
+	return found;
+}
+
+char *cli_process_options(pid_t pid)
+{
+	static const char name[] = "COWSHED_OPTIONS=";
+	char path[64], *pair = NULL, *found = NULL;
+	size_t room = 0;
+	FILE *all;
+
+	snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+	all = fopen(path, "re");
+	while (all != NULL && found == NULL && getdelim(&pair, &room, 0, all) > 0)
+		if (strncmp(pair, name, sizeof name - 1) == 0)
+			found = strdup(pair + sizeof name - 1);
+	free(pair);
+	if (all != NULL)
+		fclose(all);
+	return found;
+}
+
 static int by_bytes_live(const void *a, const void *b)
 {
 	const struct cli_process *p = a, *q = b;

@@ -169,14 +169,14 @@ static void print_strangers(FILE *out, uint64_t strangers)
 static void print_memory(FILE *out, const struct cow_stats *s)
 {
 	fprintf(out, "  %-12s%s in %s block%s\n", "served",
-	        cli_bytes(s->bytes_served).s, cli_count(s->blocks_served).s,
-	        s->blocks_served == 1 ? "" : "s");
+	        cli_bytes(cli_bytes_served(s)).s, cli_count(cli_blocks_served(s)).s,
+	        cli_blocks_served(s) == 1 ? "" : "s");
 	fprintf(out, "  %-12s%s\n", "peak", cli_bytes(s->bytes_peak).s);
 	fprintf(out, "  %-12s%s", "recycled", cli_bytes(s->bytes_recycled).s);
-	if (s->bytes_served > 0)
+	if (cli_bytes_served(s) > 0)
 		fprintf(out, " (%.0f %% of what was served)",
 		        100.0 * (double)s->bytes_recycled /
-		        (double)s->bytes_served);
+		        (double)cli_bytes_served(s));
 	fprintf(out, "\n  %-12s%s into huge pages, ahead of the program\n",
 	        "collapsed", cli_bytes(s->bytes_collapsed).s);
 	fprintf(out, "  %-12s%s to the kernel, and %s of old frozen pages\n",
@@ -222,7 +222,7 @@ static void print_others(FILE *out, const struct harvest *harvest)
 	         "the largest %s, %s recycled, %s clones, "
 	         "%s forks (longest pause %s), %s frozen, %s thawed",
 	         cli_count(harvest->others_count).s,
-	         cli_bytes(s->bytes_served).s, cli_bytes(s->bytes_peak).s,
+	         cli_bytes(cli_bytes_served(s)).s, cli_bytes(s->bytes_peak).s,
 	         cli_bytes(s->bytes_recycled).s, cli_count(clones).s,
 	         cli_count(s->forks).s,
 	         cli_duration(s->fork_ns_max).s, cli_bytes(s->bytes_frozen).s,
@@ -234,9 +234,9 @@ static void print_others(FILE *out, const struct harvest *harvest)
 /* A wrapper, as a shell, asks for nothing large: then its children tell. */
 static void print_nothing_served(FILE *out, const struct harvest *harvest)
 {
-	bool others = harvest->others.blocks_served > 0;
+	bool others = cli_blocks_served(&harvest->others) > 0;
 
-	if (harvest->own.pid == 0 || harvest->own.stats.blocks_served > 0)
+	if (harvest->own.pid == 0 || cli_blocks_served(&harvest->own.stats) > 0)
 		return;
 	fprintf(out, "  %-12s", "note");
 	cli_wrap(out, 14, others ? "the program itself asked for nothing as large as the "

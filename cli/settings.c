@@ -126,6 +126,25 @@ static void take_refused(void *arg, const char *key, const char *value)
 		append_text(line, "it came too late, or that process has another version");
 }
 
+static void take_mistake(void *arg, const char *key, const char *value)
+{
+	char pair[600];
+
+	snprintf(pair, sizeof pair, "%s%s%s", key, value != NULL ? "=" : "",
+	         value != NULL ? value : "");
+	if (cow_options_check(pair, NULL, NULL) < 0)
+		take_refused(arg, key, value);
+}
+
+void cli_mistakes_text(const char *list, char *ret, size_t bytes)
+{
+	struct line line = {ret, bytes};
+
+	*ret = 0;
+	each(list, take_mistake, &line);
+	cli_tame(ret);
+}
+
 void cli_refused_text(const struct cow_settings *settings, char *ret, size_t bytes)
 {
 	struct line line = {ret, bytes};

@@ -99,10 +99,25 @@ static void print_json(const struct cli_process *process)
 	printf("}\n");
 }
 
+/* A process that was served nothing has no counters. A mistake in an option may be why. */
+static int explain_shim(pid_t pid)
+{
+	char mistakes[2048] = "", *options = cli_process_options(pid);
+
+	if (options != NULL)
+		cli_mistakes_text(options, mistakes, sizeof mistakes);
+	free(options);
+	return cli_error("Process %ld has no counters: it has the shim, but asked for nothing "
+	                 "as large as the threshold%s%s.", (long)pid,
+	                 mistakes[0] != 0 ? "; " : "", mistakes);
+}
+
 static int explain(pid_t pid, int error)
 {
 	switch (error) {
 	case -ENOENT:
+		if (cli_process_has_shim(pid))
+			return explain_shim(pid);
 		return cli_error("Process %ld has no counters: it does not use "
 		                 "cowshed, or has allocated nothing large yet.",
 		                 (long)pid);

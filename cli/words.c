@@ -27,7 +27,7 @@ static void advise_on_start(FILE *out, const struct cli_page *p, int *count)
 		advise(out, count, "No process left a record, so the counters are "
 		       "missing. The program did not load the shim, or a signal "
 		       "ended it. Run <code>cowshed help run</code>.");
-	else if (p->sum.blocks_served == 0)
+	else if (cli_blocks_served(&p->sum) == 0)
 		advise(out, count, "The program asked for no block as large as the "
 		       "threshold. Lower it: <code class=\"w\">--threshold 64K</code>.");
 }
@@ -37,7 +37,11 @@ static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
 	const struct cow_stats *s = &p->sum;
 
 	if (s->forks > 0 && s->fork_ns_max > 10000000)
-		advise(out, count, "A fork took more than 10 ms. Memory that the "
+		advise(out, count, s->fallbacks[COW_FALLBACK_BACKING] > 0 ?
+		       "A fork took more than 10 ms. Blocks are anonymous by policy, so "
+		       "it copied their page tables: try "
+		       "<code class=\"w\">--backing memfd</code>." :
+		       "A fork took more than 10 ms. Memory that the "
 		       "program maps itself is not cowshed's: try "
 		       "<code class=\"w\">-o mmap=1M</code>.");
 	if (s->forks > 0 && s->pages_private > 256 * MIB / 4096)
@@ -52,7 +56,6 @@ static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
 		       "(<code>get_context(\"template\")</code>).");
 }
 
-/* The sites are sorted: the first one copied most. */
 /* The remedy for the greatest cause. */
 static const char *of_copies(const struct cow_stats *s)
 {
@@ -62,34 +65,35 @@ static const char *of_copies(const struct cow_stats *s)
 		return "The memory is anonymous by policy: "
 		       "<code class=\"w\">--backing memfd</code>.";
 	if (rewritten * 2 > s->bytes_copied)
-		return "It was mostly rewritten since an earlier clone, so pages can't be "
-		       "shared: announce the rewrite (<code>write_intent()</code>), or "
-		       "drop the earlier clone first.";
-	return "Allocate what it clones by cowshed (<code>cowshed.empty()</code>, or under "
+		return "The memory was mostly rewritten since an earlier clone, so pages can't "
+		       "be shared: announce the rewrite (<code class=\"w\">write_intent(x, "
+		       "overwrite=True)</code>), or drop the earlier clone first.";
+	return "Allocate what is cloned by cowshed (<code>cowshed.empty()</code>, or under "
 	       "the shim), or keep one clone instead of many.";
 }
 
+/* One sentence, of the dearest call site if there is one. */
 static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 {
 	const struct cow_stats *s = &p->sum;
 	uint64_t clones = s->clones_lazy + s->clones_paged + s->clones_eager;
 
+	/* The sites are sorted: the first one copied most. */
 	if (p->sites_count > 0 && (double)p->sites[0].copied > 64 * MIB) {
 		(*count)++;
 		fprintf(out, "<div class=\"try\"><code>");
 		cli_page_text(out, p->sites[0].text);
 		fprintf(out, "</code> copied %s at once. %s</div>",
 		        cli_bytes(p->sites[0].copied).s, of_copies(s));
+	} else if (clones > 0 && s->clones_eager * 2 > clones) {
+		(*count)++;
+		fprintf(out, "<div class=\"try\">Most clones were copied at once. %s</div>",
+		        of_copies(s));
+	} else if ((double)s->bytes_copied > 64 * MIB &&
+	           s->bytes_copied > cli_bytes_served(s) / 4) {
+		advise(out, count, "The library copied much: pages of clones when they were "
+		       "written, or what the table of fallbacks below names.");
 	}
-	if (clones > 0 && s->clones_eager * 2 > clones)
-		advise(out, count, "Most clones were copied at once. They were of "
-		       "small or foreign memory, or were rewritten: clone memory "
-		       "that cowshed made, or announce the rewrite "
-		       "(<code>write_intent()</code>).");
-	if (s->bytes_copied > s->bytes_served / 4 && (double)s->bytes_copied > 64 * MIB)
-		advise(out, count, "The library copied much. The table of fallbacks "
-		       "below says why; <code class=\"w\">--copies auto</code> makes large "
-		       "copies lazy.");
 }
 
 void cli_page_advice(FILE *out, const struct cli_page *p)

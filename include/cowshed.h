@@ -889,7 +889,7 @@ const char *cow_fallback_name(enum cow_fallback reason);
 
 /*
  * Counters since the start of the process, or since its fork: a forked child
- * begins at 0, but for what lives. They lie in a page of a memfd named
+ * begins at 0, but for what it inherits. They lie in a page of a memfd named
  * "cowshed-stats", so other processes can read them at any time
  * (cow_stats_read()). Every member is a uint64_t; new ones are added at the
  * end. Each counter is exact, but the struct as a whole is no snapshot.
@@ -901,13 +901,13 @@ struct cow_stats {
 	                            * has no pages */
 	uint64_t bytes_peak;       /* highest bytes_live */
 	uint64_t bytes_served;     /* handed out, ever, so at least bytes_live; in a forked child
-	                            * without what it inherited */
+	                            * with what it inherited (bytes_inherited) */
 	uint64_t bytes_recycled;   /* of those: from warm memory */
 	uint64_t bytes_warm;       /* freed, still populated, with such rests */
 	uint64_t bytes_returned;   /* given back to the kernel, ever */
 	uint64_t bytes_collapsed;  /* huge pages made ahead of the program */
 	uint64_t blocks_live;      /* blocks and storages' own extents */
-	uint64_t blocks_served;
+	uint64_t blocks_served;    /* with blocks_inherited */
 	uint64_t storages_live;
 	uint64_t clones_lazy;      /* by reference */
 	uint64_t clones_paged;     /* by freezing a transparent storage */
@@ -946,6 +946,9 @@ struct cow_stats {
 	uint64_t bytes_border_returned; /* free memory in such files, given back before */
 	uint64_t bytes_forwarded; /* copied into new pages, since a relative or a stranger has
 	                           * the file of the old ones */
+	uint64_t bytes_inherited; /* of bytes_served: bytes_live at the fork that made this process;
+	                           * leave it out of sums over processes */
+	uint64_t blocks_inherited; /* of blocks_served, the same */
 };
 
 /* This process's counters. A shorter struct, by its `size`, gets the members

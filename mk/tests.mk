@@ -53,6 +53,7 @@ $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 $(B)/tests/cli/fault_look: $(O)/cli/look.o $(O)/cli/sample.o
 $(B)/tests/cli/fault_look: private LDFLAGS += -Wl,--wrap=calloc -Wl,--wrap=realloc
 
+$(B)/tests/cli/test_words: $(addprefix $(O)/cli/,words.o page.o picture.o counters.o fallbacks.o human.o)
 $(B)/tests/cli/test_shelf: $(O)/cli/broker_shelf.o $(O)/cli/broker_hash.o $(O)/cli/broker_users.o
 $(B)/tests/cli/test_users: $(O)/cli/broker_hash.o $(O)/cli/broker_users.o
 

@@ -188,6 +188,8 @@ add_counters(void)
 	COUNTER(bytes_marked)
 	COUNTER(bytes_border_returned)
 	COUNTER(bytes_forwarded)
+	COUNTER(bytes_inherited)
+	COUNTER(blocks_inherited)
 #undef COUNTER
 	add_fallbacks(&s);
 }

@@ -3,7 +3,7 @@
 #
 # programs-table.sh [SCRIPT...]: measures programs with and without the shim (tests/preload/programs/beside),
 # one after another, and writes a table into docs/coverage.md. It needs root, for cgroups.
-# ROUNDS=3: how often each side runs. ONLY='ruby perl': these again, beside the results that are there.
+# ROUNDS=3: how often each side runs. ONLY='ruby perl': these again; the table keeps its other rows.
 # With `-` nothing runs, and the table is made of the last results.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -58,11 +58,25 @@ rows() {
 	}'
 }
 begin='<!-- make programs-table: begin -->' end='<!-- make programs-table: end -->'
+table() { sed -n "/^$begin/,/^$end/p" docs/coverage.md; }
+# kept: the table as it is, with the new rows of ONLY, and a line that names them
+kept() {
+	rows | awk -v only="$ONLY" 'BEGIN { again = only; gsub(/ +/, ", ", again); only = " " only " " }
+	NR == FNR { if (index(only, " " $2 " ")) fresh[$2] = $0; next }
+	/^\|/ { if ($2 in fresh) { $0 = fresh[$2]; delete fresh[$2] } rows = 1; print; next }
+	rows == 1 { rows = 2; for (name in fresh) print fresh[name]; print "" }
+	/^Measured again/ { print; print "" }
+	/^On / { print; print "" }
+	END { print "Measured again on '"$(date +%F), medians of $ROUNDS runs a side"': " again "." }' - <(table)
+}
 {
 	sed "/^$begin/q" docs/coverage.md
-	printf '\n%s\n\n' "On $(date +%F), Linux $(uname -r | cut -d. -f1,2), $(uname -m), $(nproc) processors, medians of $ROUNDS runs a side:"
-	rows
-	printf '\n'
+	echo
+	if [ -n "${ONLY:-}" ] && table | grep -q '^|'; then kept; else
+		printf '%s\n\n' "On $(date +%F), Linux $(uname -r | cut -d. -f1,2), $(uname -m), $(nproc) processors, medians of $ROUNDS runs a side:"
+		rows
+	fi
+	echo
 	sed -n "/^$end/,\$p" docs/coverage.md
 } >build/programs/table.md && cp build/programs/table.md docs/coverage.md
 exit $failed

@@ -116,7 +116,11 @@ cow__stats_child(void)
 	memset(page, 0, sizeof(*page));
 	page->stats.bytes_live = at_fork.bytes_live;
 	page->stats.bytes_peak = at_fork.bytes_live;
+	page->stats.bytes_served = at_fork.bytes_live;
+	page->stats.bytes_inherited = at_fork.bytes_live;
 	page->stats.blocks_live = at_fork.blocks_live;
+	page->stats.blocks_served = at_fork.blocks_live;
+	page->stats.blocks_inherited = at_fork.blocks_live;
 	page->stats.storages_live = at_fork.storages_live;
 	page->stats.segments = at_fork.segments;
 	__atomic_store_n(&cow__stats, &page->stats, __ATOMIC_RELEASE);

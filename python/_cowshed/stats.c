@@ -59,6 +59,8 @@ static const struct {
 	MEMBER(bytes_marked),
 	MEMBER(bytes_border_returned),
 	MEMBER(bytes_forwarded),
+	MEMBER(bytes_inherited),
+	MEMBER(blocks_inherited),
 };
 
 static int put(PyObject *dict, const char *name, PyObject *value)

@@ -211,6 +211,17 @@ else
 	skip 'pages that a fork counted: no perl here'
 fi
 
+# A forked child counts what it inherited. Its parent counts that, too, so a sum leaves it out.
+if command -v perl >/dev/null; then
+	"$cowshed" run --report="$work/report" -o threshold=1M -- \
+		perl -e '$x = "a" x 20e6; exit if !fork; wait' >"$work/out" 2>"$work/err"
+	tr -s '\n ' ' ' <"$work/report" >"$work/lines"
+	says 'run --report: what a child inherited was served once' \
+		'processes 1 more, together: 0 B served, peak of the largest [1-9]' "$work/lines"
+else
+	skip 'run --report: what a child inherited: no perl here'
+fi
+
 ends 0 'run without --' "$cowshed" run sh -c 'test "$1" = --report' sh --report
 ends 2 'run without a program' "$cowshed" run
 ends 2 'run with a bad option' "$cowshed" run --no-such-option -- true

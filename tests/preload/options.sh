@@ -124,6 +124,11 @@ says 'stat --json: options' '"options": "heal=2", "refused": "foo=bar,mmap=1X"' 
 says 'top: what was ignored' "cowshed top .* 'foo=bar' was ignored: there is no option 'foo'" "$work/said"
 says 'doctor: the environment' "note options: heal=2, foo=bar,mmap=1X: there is no option 'foo'" "$work/said"
 says 'doctor: processes' "note a process: perl (pid [0-9]*): 'foo=bar' was ignored" "$work/said"
+# One that was served nothing, perhaps because of a mistake.
+COWSHED_OPTIONS='threshold=1000G, mmap=1X' LD_PRELOAD=$shim perl -e 'delete $ENV{LD_PRELOAD};
+	system("$ARGV[0] stat $$ 2>&1")' "$cowshed" >"$work/said"
+says 'stat: a process that was served nothing' 'has the shim, but asked for nothing as large as the threshold' "$work/said"
+says 'stat: what it ignored' "'mmap=1X' was ignored: this option takes a number of bytes" "$work/said"
 
 timeout "$limit" "$cowshed" run --report -o ' helper=no,heal = 2 ' -o decay=9 -- "$test_program" >/dev/null 2>"$work/err"
 says 'run --report: options that hold' '^  options     helper=no, heal=2, decay=9$' "$work/err"

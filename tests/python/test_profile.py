@@ -151,6 +151,35 @@ def test_clones_and_copies_by_call_site(path):
     assert os.environ.get("COWSHED_SITES") is None
 
 
+# Each clone but the first is a copy, since the whole array was rewritten.
+REWRITTEN = """
+import cowshed
+x = cowshed.zeros(4 << 20)
+kept = []
+for i in range(6):
+    x[:] = i
+    kept.append(cowshed.clone(x))
+"""
+
+
+def advice(text):
+    """What to try next, in order."""
+    begin = text.index("What to try next")
+    found = re.findall('<div class="try[^>]*>(.*?)</div>', text[begin:text.index("<h2>", begin)])
+    return [re.sub("<[^>]*>", "", piece) for piece in found]
+
+
+def test_advice_for_rewritten_storages_is_to_announce_it(path):
+    """Not to allocate them by cowshed, which they are, and once."""
+    profile(sys.executable, "-c", REWRITTEN, path=path)
+    text, _ = read(path)
+    said = [words for words in advice(text) if "cop" in words]
+    assert len(said) == 1 and "write_intent(x, overwrite=True)" in said[0], said
+    assert "llocate" not in said[0] and "--copies" not in said[0], said
+    changes = {row[1]: row[4] for row in rows(text) if len(row) == 5}
+    assert "cow_write_intent()" in changes["rewritten"], changes
+
+
 # A step of an optimizer beside a snapshot: PyTorch calls the hook that copies.
 STEPS = """
 import torch

@@ -69,6 +69,37 @@ START_TEST(live_is_never_more_than_served)
 }
 END_TEST
 
+static void lives_on(void *arg)
+{
+	struct cow_stats s = stats_now();
+	unsigned char *own;
+
+	ck_assert_uint_ge(s.bytes_live, 2 * MIB);
+	ck_assert_uint_eq(s.bytes_served, s.bytes_live);
+	ck_assert_uint_eq(s.bytes_inherited, s.bytes_live);
+	ck_assert_uint_eq(s.blocks_served, s.blocks_live);
+	ck_assert_uint_eq(s.blocks_inherited, s.blocks_live);
+	own = new_block(3 * MIB, 0);
+	cow_block_free(arg);
+	s = stats_now();
+	ck_assert_uint_ge(s.bytes_served, s.bytes_inherited + 3 * MIB);
+	ck_assert_uint_ge(s.bytes_served, s.bytes_live);
+	ck_assert_uint_eq(s.blocks_served, s.blocks_inherited + 1);
+	in_child(ends_at_once, NULL);
+	cow_block_free(own);
+}
+
+START_TEST(live_of_a_child_is_never_more_than_served)
+{
+	unsigned char *block = new_block(2 * MIB, 0);
+
+	memset(block, 1, 2 * MIB);
+	in_child(lives_on, block);
+	ck_assert_uint_eq(stats_now().bytes_inherited, 0);
+	cow_block_free(block);
+}
+END_TEST
+
 START_TEST(mappings_of_the_first_block)
 {
 	/* One is the window's. */
@@ -381,6 +412,7 @@ int main(void)
 
 	tcase_add_test(tcase, live_bytes_and_storages);
 	tcase_add_test(tcase, live_is_never_more_than_served);
+	tcase_add_test(tcase, live_of_a_child_is_never_more_than_served);
 	tcase_add_test(tcase, mappings_of_the_first_block);
 	tcase_add_test(tcase, clones_and_materializations);
 	tcase_add_test(tcase, bytes_not_copied);
