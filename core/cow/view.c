@@ -239,16 +239,23 @@ rebase(struct cow__tile *t, const struct runs *p,
 		                    NULL);
 }
 
+static bool
+has_huge_page(const struct cow__tile *t)
+{
+	return cow__round_up(cow__tile_start(t), COW__HUGE) + COW__HUGE <= cow__tile_end(t);
+}
+
 /* A tile of its own for the view. */
 static int
 view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
           void *arg)
 {
-	/* Huge pages fit where they fit in the source. */
-	size_t skew = cow__tile_start(source) & (COW__HUGE - 1);
-	size_t unit = cow__round_up(skew + source->bytes, COW__HUGE);
-	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
-	                                       COW__HUGE);
+	/* Huge pages fit where they fit in the source. Views of less lie side by side: a gap
+	 * between two of them is a mapping, too. */
+	size_t align = has_huge_page(source) ? COW__HUGE : cow__page;
+	size_t skew = cow__tile_start(source) & (align - 1);
+	size_t unit = cow__round_up(skew + source->bytes, align);
+	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit, align);
 	struct cow__tile **ret = arg;
 	struct cow__piece *pieces = NULL;
 	uint32_t cap = 0;
@@ -260,9 +267,7 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	if (r < 0)
 		return r;
 	memcpy(pieces, list, n * sizeof(*pieces));
-	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE) +
-	                               skew,
-	                    source->bytes);
+	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), align) + skew, source->bytes);
 	if (!t) {
 		cow__array_free(pieces, cap, sizeof(*pieces));
 		return -ENOMEM;

@@ -23,6 +23,7 @@ static pthread_rwlock_t heap = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 #if UNDER_TSAN
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
+void AnnotateRWLockReleased(const char *file, int line, const volatile void *lock, long writes);
 #define UNSEEN(call)                                                                           \
 	do {                                                                                   \
 		int unseen_code;                                                               \
@@ -55,9 +56,15 @@ void heap_parent(void)
 	leave();
 }
 
-/* Threads that wait in the parent are counted in the lock. */
+/* Threads that wait in the parent are counted in the lock. ThreadSanitizer does not see that it
+ * is free again. */
 void heap_child(void)
 {
+#if UNDER_TSAN
+	AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+	AnnotateRWLockReleased(__FILE__, __LINE__, &heap, 1);
+	AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+#endif
 	heap = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 }
 
