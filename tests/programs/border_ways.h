@@ -85,7 +85,7 @@ static void capabilities_without(int one, int inheritable)
  * everybody. */
 static void before_fsuid(void) { capabilities_without(CAP_SYS_PTRACE, CAP_CHOWN); }
 
-static bool raised;
+static int raised;
 
 static void before_ambient(void)
 {
