@@ -110,13 +110,13 @@ preload_heal_here(void)
 static void
 heal_after_look(void)
 {
-	more = cow__fork_reaped(false);
+	more = cow__fork_after_wait(false);
 }
 
 static void
 heal_after_wait(void)
 {
-	more = cow__fork_reaped(true);
+	more = cow__fork_after_wait(true);
 }
 
 /* A stack in a block must not be moved: the engine sees that if it works on this stack. A
@@ -130,7 +130,7 @@ preload_heal_after_wait(bool blocked)
 		return;
 	/* Signals do not wait for more than a slice. */
 	if (here - preload_window_start < preload_window_bytes)
-		while (cow__fork_reaped(blocked))
+		while (cow__fork_after_wait(blocked))
 			;
 	else if (!preload_is_vfork_child())
 		while (call(blocked ? heal_after_wait : heal_after_look, true))

@@ -217,7 +217,7 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	if (i < n)
 		*at = batch.chunk[i].start;
 	/* File pages may be there again that were given back. */
-	t->own.reshadowed |= t->own.shadow != 0;
+	t->own.shadow_less |= t->own.shadow != 0;
 	return 0;
 }
 

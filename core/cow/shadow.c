@@ -48,14 +48,14 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	struct cow__tile *alias;
 	int n;
 
-	if (copied < 0 || ((size_t)copied == t->own.shadow && !t->own.reshadowed))
+	if (copied < 0 || ((size_t)copied == t->own.shadow && !t->own.shadow_less))
 		return;
 	alias = cow__part_alias(t, at, end);
 	if (!alias)
 		return;
 	cow__ahead_forget();
 	t->own.shadow = 0; /* if a fork ends this early, the rest goes later */
-	t->own.reshadowed = false;
+	t->own.shadow_less = false;
 	while (at < end) {
 		struct cow__census c = { .asked = 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);

@@ -38,7 +38,7 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret
 	ret->at = cow__tile_start(ret->alias);
 	r = cow__rewritten_of(t);
 	/* Huge pages are better than small ones, or than pages here and there. */
-	ret->punch = t->own.small || !r || r->own_punched;
+	ret->punch = t->own.small_pages || !r || r->own_punched;
 	if (!ret->punch && r->own_huge < at + bytes) {
 		/* The program filled them, maybe faster than they were made huge. Behind
 		 * them it has no pages. */
@@ -194,7 +194,7 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 	keep_old(t, at, end - start);
 	cow__view_change(t, list, n, cap);
 	if (!t->map.npieces) {
-		t->map.lazy = t->own.small = false;
+		t->map.lazy = t->own.small_pages = false;
 		if (t->map.rewritten)
 			t->map.rewritten->own_punched = false;
 	}

@@ -163,7 +163,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	/* Shadows were given back somewhere. How many of them here is not known. */
 	if (t->own.shadow) {
 		t->own.shadow -= cow__min(t->own.shadow, copied);
-		t->own.reshadowed = true;
+		t->own.shadow_less = true;
 	}
 	return r;
 }
@@ -219,7 +219,7 @@ cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	int r = share_part(t, start, end);
 
-	t->own.reshadowed |= t->own.shadow != 0;
+	t->own.shadow_less |= t->own.shadow != 0;
 	return r;
 }
 

@@ -274,10 +274,8 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	}
 	cow__tile_change_begin(t);
 	t->kind = COW__LIVE;
-	t->map.written_back = 0;
-	t->map.pieces = pieces;
-	t->map.npieces = n;
-	t->map.pieces_cap = cap;
+	t->map = (struct cow__mapping){ .pieces = pieces, .npieces = n, .pieces_cap = cap };
+	t->own = (struct cow__pages){ .segment = t->own.segment };
 	r = cow__part_map(t, cow__tile_start(t), cow__tile_end(t), false,
 	                  NULL);
 	if (r < 0) {
@@ -291,7 +289,6 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	}
 	t->map.backing = COW__PRIVATE;
 	t->map.used = source->map.used;
-	t->own.refs = 0;
 	cow__tile_change_end(t);
 	cow__engine.live_bytes += t->bytes;
 	ref_pieces(pieces, n);
@@ -386,7 +383,7 @@ patch(struct cow__tile *view, struct cow__tile *source,
 	/* At a write the kernel reads the file's page first, and makes one where
 	 * it was freed. */
 	if (written->n && source->own.shadow)
-		source->own.reshadowed = true;
+		source->own.shadow_less = true;
 
 	for (uint32_t i = 0; i < written->n; i++)
 		memcpy((void *)(written->run[i].start + delta),

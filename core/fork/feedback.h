@@ -5,8 +5,8 @@
  * Freezing pays if frozen memory is thawed soon, or not rewritten. Where other
  * threads write all the time it can't be thawed. Each page that they write costs
  * a copy, long after the child is gone. If more than a sixteenth of the frozen
- * bytes is copied that way, new blocks get anonymous memory, for good. The kernel
- * forks anonymous memory by itself.
+ * bytes is copied that way, new blocks get anonymous memory, until a heal
+ * succeeds. The kernel forks anonymous memory by itself.
  *
  * Engine locked throughout.
  */

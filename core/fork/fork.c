@@ -249,6 +249,7 @@ cow__fork_prepare(void)
 		if (cow__mutex_is_mine(&cow__engine.lock) || cow__pools_mine() ||
 		    (hooks && !hooks->prepare(false))) {
 			skipping = true;
+			cow__stats_prepare();
 			return;
 		}
 		cow__engine_lock();
@@ -423,11 +424,11 @@ cow__fork_result(void)
 /* True: there is more to heal at once. Who waited for the child is not in a hurry: it may
  * be the only thread. */
 static bool
-reaped_locked(bool waited)
+heal_after_wait(bool blocked)
 {
-	bool more = waited && cow__heal_slice();
+	bool more = blocked && cow__heal_slice();
 
-	if (!waited)
+	if (!blocked)
 		cow__heal(COW__FORK_HEAL_NS);
 	if (!more && cow__engine.frozen)
 		cow__heal_wake();
@@ -438,17 +439,17 @@ reaped_locked(bool waited)
 }
 
 COW_EXPORT bool
-cow__fork_reaped(bool waited)
+cow__fork_after_wait(bool blocked)
 {
 	struct cow__signals signals;
 	bool more;
 
-	cow__holders_reaped();
+	cow__holders_child_ended();
 	if (!cow__heal_needed())
 		return false;
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
-	more = cow__engine_lock_within(COW__REAPED_TRY_NS) && reaped_locked(waited);
+	more = cow__engine_lock_within(COW__REAPED_TRY_NS) && heal_after_wait(blocked);
 	cow__signals_restore(&signals);
 	return more;
 }

@@ -56,11 +56,11 @@ bool cow__fork_is_mine(void);
  * `parent` of the hooks returned. */
 int cow__fork_result(void);
 
-/* The program has waited for a child (`waited`), or looked for one that had ended:
+/* The program has waited for a child (`blocked`), or looked for one that had ended:
  * a good moment to thaw. True: call it again, there is more to do.
  * Async-signal-safe, as waiting is. If the lock can't be taken within 5 ms, a
  * later moment will do. */
-bool cow__fork_reaped(bool waited);
+bool cow__fork_after_wait(bool blocked);
 
 /* A forked child lives on and makes no calls to the engine: the helper looks after
  * what it inherited frozen. */

@@ -123,6 +123,7 @@ give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
 		a->end = start;
 	} else if (a->end > end) {
 		cow__tree_remove(&t->map.attributes, &a->node);
+		count--;
 		put(t, a, kind_of(a), end, a->end, a->value);
 	} else {
 		drop(t, a);

@@ -15,14 +15,18 @@
  *                          '--------- partly        (parts are shared, parts are frozen)
  *                             thaw
  *
- *   anonymous  the kernel forks it by itself; a zeroed block joins a file from there
- *   limbo      freed, and others still read its pages
+ *   anonymous  the kernel forks it by itself; a zeroed block joins a file from there: frozen
+ *   limbo      freed, or a layer, and others still read its pages; free when none does
+ *   inner      the engine's own, from bare and back; warm memory while it cools
+ *   lost       from bare, for good
  *
  * Whether others read the pages is no state, because it changes without an event: a child ends.
  * So each event that needs exclusive pages asks for them as well (core/cow/exclusive.h), under
  * the same lock.
  *
- * A new state, or an obstacle, is a line here and a column or bits in can.c. The table in
+ * An obstacle is a line here and bits in can.c. A new state of live memory also needs its line in
+ * cow__state(); one of free memory is a heat (tile.h), whose order is that of the first states
+ * here, and place.c, decay.c and inherit.c say how memory enters and leaves it. The table in
  * README.md is compared with the code by tests/core/memory/test_can.c.
  *
  * Engine locked throughout. Costs a few ns.

@@ -261,7 +261,7 @@ cow__commit_recycled(struct cow__tile *t)
 void
 cow__commit_forget(struct cow__tile *t)
 {
-	t->own.small |= t->filling.age == COW__AGE_MENDED || t->filling.missed;
+	t->own.small_pages |= t->filling.age == COW__AGE_MENDED || t->filling.missed;
 	young_remove(t);
 	cow__mend_end(t);
 	cow__budget_touched_ends(t->filling.touched - t->filling.warm);

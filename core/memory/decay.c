@@ -78,7 +78,7 @@ cool(struct cow__tile *t, bool unlocked)
 		t->map.backing = COW__NONE;
 	}
 	t->own.freed_at = r == 0 ? 0 : cow__now(); /* later, then */
-	t->own.small &= r < 0;
+	t->own.small_pages &= r < 0;
 	cow__tile_change_end(t);
 	if (t->map.backing == COW__NONE)
 		cow__bare_put(t);

@@ -152,7 +152,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	 * it. */
 	if (t->own.segment && t->own.segment->single && dirty > bytes)
 		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
-	small = t->own.small;
+	small = t->own.small_pages;
 	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);

@@ -260,7 +260,7 @@ cow__holders_refresh_due(void)
 }
 
 void
-cow__holders_reaped(void)
+cow__holders_child_ended(void)
 {
 	__atomic_store_n(&refreshed_at, 0, __ATOMIC_RELAXED);
 }

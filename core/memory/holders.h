@@ -79,7 +79,7 @@ void cow__holders_refresh(void);
  * the kernel. */
 void cow__holders_refresh_due(void);
 
-/* A child was reaped. Needs no lock. Async-signal-safe. */
-void cow__holders_reaped(void);
+/* A child has ended, and was waited for. Needs no lock. Async-signal-safe. */
+void cow__holders_child_ended(void);
 
 #endif

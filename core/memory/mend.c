@@ -91,7 +91,7 @@ mend(struct cow__tile *t)
 	size_t most = cow__min(COW__APART_MOST, t->filling.touched - t->filling.committed), n, done;
 
 	if (has_holes(t)) {
-		t->own.small = true;
+		t->own.small_pages = true;
 		cow__mend_end(t);
 		return;
 	}

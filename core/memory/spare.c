@@ -296,8 +296,9 @@ cow__spares_child(void)
 
 		if (!r)
 			continue;
-		while (r->nspares)
-			leave(&r->spares[--r->nspares].piece);
+		for (uint32_t i = 0; i < r->nspares; i++)
+			leave(&r->spares[i].piece);
+		r->nspares = 0;
 		cow__spares_drop(t);
 	}
 	count = 0;

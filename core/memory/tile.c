@@ -336,7 +336,7 @@ merge_next(struct cow__tile *t)
 	cow__tree_remove(&root, &b->node);
 	t->own.hollow = b->own.hollow == b->bytes ? t->own.hollow + b->bytes : b->own.hollow;
 	t->bytes += b->bytes;
-	t->own.small |= b->own.small;
+	t->own.small_pages |= b->own.small_pages;
 	t->next = b->next;
 	if (t->next)
 		t->next->prev = t;
@@ -435,7 +435,7 @@ cow__tile_put(struct cow__tile *t)
 {
 	t->kind = COW__FREE;
 	if (cow__tile_heat(t) != COW__WARM) {
-		t->own.small = false;
+		t->own.small_pages = false;
 		t->own.hollow = 0;
 	}
 	if (alike(t, t->next)) {

@@ -143,8 +143,8 @@ struct cow__pages {
 	uint8_t held;     /* enum cow__held */
 	uint8_t outside;  /* live: enum cow__outside */
 	bool bound;       /* they may have a NUMA policy of the program's */
-	bool small;       /* some are small that should be huge */
-	bool reshadowed;  /* some that `shadow` counts as freed are there again */
+	bool small_pages; /* some are small that should be huge */
+	bool shadow_less; /* some that `shadow` counts as freed are there again */
 	size_t shadow;    /* private: so many bytes, at most, were freed under copied ones */
 	size_t hollow;    /* free warm: bytes at the end that have none */
 	uint64_t freed_at; /* free warm: since when */
@@ -162,7 +162,7 @@ struct cow__tile {
 	struct cow__node node; /* key: address */
 	struct cow__tile *prev, *next;           /* in address order */
 	struct cow__tile *bin_prev, *bin_next;   /* free: of equal size class */
-	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
+	struct cow__tile *list_prev, *list_next; /* warm, young, mended or in limbo */
 	size_t bytes;
 	uint8_t kind;
 	uint8_t work; /* enum cow__work */

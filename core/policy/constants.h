@@ -18,8 +18,9 @@
 
 /* ---- Freed memory that stays warm (core/memory/decay.c): bench/churn.sh, bench/memory.sh ---- */
 
-/* Twice as much of each: fewer page faults for programs that free and allocate in turns, and as
- * much more memory that counts as used and serves nobody. */
+/* How old it may become is the option `decay` (core/memory/state.c). These bound how much there is.
+ * Twice as much of each: fewer page faults for programs that free and allocate in turns, and as
+ * much more memory that counts as used and serves nobody. Of a share, twice as much is half. */
 #define COW__WARM_LIVELESS (64 * MIB)   /* may be kept, however little is live */
 #define COW__WARM_BEYOND_MOST (16 * MIB) /* may be kept beyond the peak (with less no cgroup is asked), ... */
 #define COW__WARM_BEYOND_SHARE 16       /* ... but not more than this share of the peak, ... */

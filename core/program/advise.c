@@ -454,7 +454,9 @@ cow__advise_child_early(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind == COW__LIVE)
 			cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, reserve);
+		cow__tile_change_begin(t);
 		cow__attributes_unlock(t);
+		cow__tile_change_end(t);
 	}
 }
 

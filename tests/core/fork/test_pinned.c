@@ -120,7 +120,7 @@ START_TEST(copied_page)
 	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
 	gate_open(&gate);
 	child_finish(child);
-	while (cow__fork_reaped(true))
+	while (cow__fork_after_wait(true))
 		;
 	ring_reads(&ring, ends, at);
 	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);

@@ -33,6 +33,7 @@ static void model_free(struct model *m)
 {
 	ok(cow__attributes_cut(m->tile, page(m, 0), page(m, PAGES)));
 	ck_assert_ptr_null(m->tile->map.attributes);
+	ck_assert(!cow__attributes_any());
 	cow__engine_unlock();
 	cow_block_free(m->block);
 }

@@ -123,7 +123,7 @@ static bool round_with(int n, int error, int advice)
 	              "call %d: a denied byte is lost", n);
 	/* What failed is done by the next fork. */
 	again = true;
-	while (cow__fork_reaped(true))
+	while (cow__fork_after_wait(true))
 		;
 	in_child(lives, p);
 	p[0] = p[BLOCK - 1] = 9;
