@@ -80,8 +80,8 @@ static void drain(void)
 /* ---- Copies ---------------------------------------------------------------- */
 
 /* A copy of ours against a plain copy of `n` bytes by the driver. */
-static void against_plain(const char *name, struct cow_tensor *to, struct cow_tensor *from, size_t n,
-                          double bar)
+static void against_plain(const char *name, struct cow_tensor *to, struct cow_tensor *from,
+                          size_t n, double bar)
 {
 	struct cow_tensor *a = bytes(true, n), *b = bytes(true, n);
 	struct series ours = { .n = 0 }, rival = { .n = 0 };

@@ -2,8 +2,9 @@
 /*
  * Memory of the benchmarks: blocks, mappings, storages, and what the kernel says of them
  *
- * bench/common.h includes this file at its end, and has what it needs. The first touch of memory that the host never gave to
- * this guest costs several times more. So warm_host() touches as much as will be used.
+ * bench/common.h includes this file at its end, and has what it needs. The first touch of memory
+ * that the host never gave to this guest costs several times more. So warm_host() touches as much
+ * as will be used.
  */
 #ifndef BENCH_MEMORY_H
 #define BENCH_MEMORY_H
@@ -114,7 +115,8 @@ static inline void warm_host(size_t bytes)
 
 #ifdef COWSHED_H
 /* A storage of which all bytes are `value`. Where they are goes to *ret, unless it is NULL. */
-static inline struct cow_storage *storage_filled(size_t bytes, uint32_t flags, int value, void **ret)
+static inline struct cow_storage *storage_filled(size_t bytes, uint32_t flags, int value,
+                                                 void **ret)
 {
 	struct cow_storage_options o = { .size = sizeof(o), .flags = flags };
 	struct cow_storage *s;
