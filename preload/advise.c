@@ -90,7 +90,12 @@ make_call(void *arg)
 static void *
 make_over(struct call *c, void *addr, size_t bytes, bool holes)
 {
-	int r = cow__overmap((uintptr_t)addr, bytes, holes, make_call, c);
+	bool anonymous = c->number == SYS_mmap && c->c == (PROT_READ | PROT_WRITE) &&
+	                 is_servable((int)c->c, (int)c->d);
+	int r = cow__overmap((uintptr_t)addr, bytes,
+	                     (holes ? COW__OVERMAP_HOLES : 0) |
+	                             (anonymous ? COW__OVERMAP_ANONYMOUS : 0),
+	                     make_call, c);
 
 	if (r == 0 && c->got != MAP_FAILED && c->number == SYS_mmap &&
 	    (c->d & MAP_GROWSDOWN))
@@ -308,6 +313,21 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
 	       (at % page || (from < at + bytes && at < from + old_bytes));
 }
 
+/* If the kernel finds several mappings, they are joined first. */
+static void *
+move_part(void *addr, size_t bytes, int flags, void *to)
+{
+	void *moved = mremap_to(addr, bytes, bytes, flags, to);
+
+	if (moved != MAP_FAILED || errno != EFAULT)
+		return moved;
+	if (cow__own((uintptr_t)addr, bytes, COW__OWN_TO_JOIN) < 0) {
+		errno = EFAULT;
+		return moved;
+	}
+	return mremap_to(addr, bytes, bytes, flags, to);
+}
+
 /* Memory that moves out of the window becomes anonymous, and the kernel moves it.
  * The old addresses stay mapped until the engine has made them a hole: no other
  * mapping may get them. What grows does so at an address of the kernel's choice, because
@@ -324,8 +344,7 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 		errno = -r;
 		return MAP_FAILED;
 	}
-	moved = mremap_to(addr, least, least,
-	                  (grows ? MREMAP_MAYMOVE : flags) | MREMAP_DONTUNMAP,
+	moved = move_part(addr, least, (grows ? MREMAP_MAYMOVE : flags) | MREMAP_DONTUNMAP,
 	                  grows ? NULL : to);
 	got = moved;
 	if (moved != MAP_FAILED && grows)

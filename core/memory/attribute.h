@@ -26,7 +26,8 @@ enum cow__attribute_kind {
  * own. */
 enum cow__place {
 	COW__PLACE_OURS, /* unless noted */
-	COW__PLACE_OWN,  /* a mapping of the program's own, or anonymous memory */
+	COW__PLACE_OWN,  /* a mapping of the program's own */
+	COW__PLACE_COPY, /* the same, and known to be anonymous memory that all may read and write */
 	COW__PLACE_HOLE, /* unmapped; the addresses are still the engine's */
 	COW__PLACE_ANON, /* anonymous memory that the engine put there, to be read */
 };

@@ -39,13 +39,17 @@ int cow__unmap(uintptr_t addr, size_t bytes);
  * emptied and protected anew? */
 bool cow__all_renewable(uintptr_t addr, size_t bytes);
 
+enum {
+	COW__OVERMAP_HOLES = 1,     /* only where nothing is mapped any more: -EEXIST otherwise */
+	COW__OVERMAP_ANONYMOUS = 2, /* the mapping is anonymous, private, readable and writable */
+};
+
 /*
  * The program maps something of its own over the range. `map` does it, and
- * returns whether the system call succeeded. With `holes` only where nothing is
- * mapped any more: -EEXIST otherwise, and `map` was not called. -ENOMEM: other
- * processes still read what was there.
+ * returns whether the system call succeeded. After an error it was not called.
+ * -ENOMEM: other processes still read what was there.
  */
-int cow__overmap(uintptr_t addr, size_t bytes, bool holes,
+int cow__overmap(uintptr_t addr, size_t bytes, unsigned flags,
                  bool (*map)(void *arg), void *arg);
 
 /* The program made a mapping at `addr` with MAP_GROWSDOWN. Unmaps the engine's free
@@ -62,11 +66,12 @@ void cow__bound(uintptr_t addr, size_t bytes);
  * first. */
 void cow__placed(void);
 
-enum cow__own_why { COW__OWN_TO_WATCH, COW__OWN_FOR_MISSING, COW__OWN_TO_MOVE };
+enum cow__own_why { COW__OWN_TO_WATCH, COW__OWN_FOR_MISSING, COW__OWN_TO_MOVE, COW__OWN_TO_JOIN };
 
 /* The kernel is about to move the range, or to watch it. Makes it anonymous memory with
  * the same bytes and protections. What is moved becomes one mapping if it was one to the
- * program. What the program did not touch is missing. Whether it touched zeros in a huge
+ * program, and is known to be several. TO_JOIN: it becomes one in any case, since the kernel
+ * refused to move it. -EFAULT: to the program it was not one, or that can't be told. What the program did not touch is missing. Whether it touched zeros in a huge
  * page can't be told. They are missing if only missing pages are watched: the watcher then
  * gets a question too many, and otherwise one too few. What other threads write during the
  * call may be lost. -EFAULT: part of it is not mapped. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings that grew in parts: see the header.
+ * Ranges that are one anonymous mapping to the program: see the header.
  */
 #include "core/program/grown.h"
 #include "core/base/base.h"
@@ -10,28 +10,56 @@
 #include "core/program/range.h"
 #include "memfd/map.h"
 
-bool
-cow__is_grown(uintptr_t addr, uintptr_t end)
-{
-	const struct cow__tile *t = cow__tile_find(addr);
-	uintptr_t to;
+/* Of <sys/mman.h>, which belongs to memfd/. */
+enum { PROTECTION_ALL = 3, ADVICE_DODUMP = 17 };
 
-	if (!t || end <= cow__tile_end(t))
-		return false;
-	for (; t && addr < end; t = t->next) {
-		if (t->kind != COW__LIVE || t->work == COW__WORK_DOOMED || cow__tile_is_common(t) || t->map.use != COW__USE_PART)
-			return false;
-		for (; addr < cow__min(end, cow__tile_end(t)); addr = to) {
-			int place;
+bool
+cow__is_uniform(uintptr_t addr, uintptr_t end)
+{
+	static const struct {
+		enum cow__attribute_kind kind;
+		int none;
+	} kinds[] = {
+		{ COW__ATTRIBUTE_PROTECTION, PROTECTION_ALL }, { COW__ATTRIBUTE_DUMP, ADVICE_DODUMP },
+		{ COW__ATTRIBUTE_FORK, 0 }, { COW__ATTRIBUTE_WIPE, 0 }, { COW__ATTRIBUTE_LOCK, -1 },
+	};
+
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		int first = 0, value;
+		uintptr_t at = addr, to;
+
+		for (; at < end; at = to) {
+			const struct cow__tile *t = cow__tile_find(at);
 
 			to = cow__min(end, cow__tile_end(t));
-			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, addr,
-			                          &to);
-			if (place != COW__PLACE_OURS && place != COW__PLACE_ANON)
+			value = cow__attribute_at(t, kinds[i].kind, kinds[i].none, at, &to);
+			if (at == addr)
+				first = value;
+			if (value != first)
 				return false;
 		}
 	}
-	return addr >= end;
+	return true;
+}
+
+unsigned
+cow__count_parts(uintptr_t addr, uintptr_t end)
+{
+	uintptr_t at = addr, to;
+	unsigned n = 0;
+
+	for (; at < end; at = to, n++) {
+		const struct cow__tile *t = cow__tile_find(at);
+		int place;
+
+		if (!t || t->kind != COW__LIVE || t->work == COW__WORK_DOOMED || cow__tile_is_common(t))
+			return 0;
+		to = cow__min(end, cow__tile_end(t));
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at, &to);
+		if (place == COW__PLACE_HOLE || place == COW__PLACE_OWN)
+			return 0;
+	}
+	return cow__is_uniform(addr, end) ? n : 0;
 }
 
 /* Copies what is there of a tile's part to `copy`. Holes stay holes. */
@@ -56,7 +84,7 @@ copy_part(struct cow__tile *t, uintptr_t start, uintptr_t end, char *copy)
 }
 
 int
-cow__own_grown(uintptr_t addr, uintptr_t end)
+cow__own_whole(uintptr_t addr, uintptr_t end)
 {
 	struct cow__tile *t;
 	uintptr_t at = addr, to;
@@ -78,7 +106,7 @@ cow__own_grown(uintptr_t addr, uintptr_t end)
 		t = cow__tile_find(at);
 		to = cow__min(end, cow__tile_end(t));
 		if (r == 0)
-			(void)cow__attribute_add(t, at, to, COW__ATTRIBUTE_PLACE, COW__PLACE_OWN);
+			(void)cow__attribute_add(t, at, to, COW__ATTRIBUTE_PLACE, COW__PLACE_COPY);
 		cow__attributes_apply(t, at, to);
 	}
 	return r;

@@ -10,6 +10,7 @@
 #include "core/memory/overcommit.h"
 #include "core/memory/state.h"
 #include "core/program/advise.h"
+#include "core/program/grown.h"
 #include "core/program/range.h"
 
 #include <string.h>
@@ -83,36 +84,6 @@ is_there(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int valu
 	return 0;
 }
 
-/* Is [addr, end) one mapping to the kernel: is all of it alike? */
-static bool
-is_uniform(uintptr_t addr, uintptr_t end)
-{
-	static const struct {
-		enum cow__attribute_kind kind;
-		int none;
-	} kinds[] = {
-		{ COW__ATTRIBUTE_PROTECTION, PROTECTION_ALL }, { COW__ATTRIBUTE_DUMP, ADVICE_DODUMP },
-		{ COW__ATTRIBUTE_FORK, 0 }, { COW__ATTRIBUTE_WIPE, 0 }, { COW__ATTRIBUTE_LOCK, -1 },
-	};
-
-	for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		int first = 0, value;
-		uintptr_t at = addr, to;
-
-		for (; at < end; at = to) {
-			const struct cow__tile *t = cow__tile_find(at);
-
-			to = cow__min(end, cow__tile_end(t));
-			value = cow__attribute_at(t, kinds[i].kind, kinds[i].none, at, &to);
-			if (at == addr)
-				first = value;
-			if (value != first)
-				return false;
-		}
-	}
-	return true;
-}
-
 /* The tile of the last page, if the kernel would let the mapping grow there. Engine locked. */
 static int
 last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
@@ -121,10 +92,11 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	struct cow__tile *t = cow__tile_find(end - cow__page);
 	uintptr_t to = end;
 
-	if (r < 0 || !is_uniform(addr, end))
+	if (r < 0 || !cow__is_uniform(addr, end))
 		return -EFAULT;
 	place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, end - cow__page, &to);
-	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || cow__tile_is_common(t) || place == COW__PLACE_OWN)
+	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || cow__tile_is_common(t) || place == COW__PLACE_OWN ||
+	    place == COW__PLACE_COPY)
 		return -ENOMEM;
 	*ret = t;
 	return 0;

@@ -52,10 +52,12 @@ is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 
 	(void)value;
 	/* A part of anonymous memory may also be any mapping of the program's. */
-	for (uintptr_t at = start; at < end; at = to, to = end)
-		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
-		                      &to) == COW__PLACE_OWN)
+	for (uintptr_t at = start; at < end; at = to, to = end) {
+		int place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at, &to);
+
+		if (place == COW__PLACE_OWN || place == COW__PLACE_COPY)
 			return -EEXIST;
+	}
 	return (own && t->map.backing != COW__ANON) ||
 	                       cow__attributes_linger(t, start, end)
 	               ? -EEXIST
@@ -121,7 +123,7 @@ cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 /* Notes that the program mapped [addr, end), all of it live tiles. */
 static int
-note_own(uintptr_t addr, uintptr_t end)
+note_own(uintptr_t addr, uintptr_t end, enum cow__place place)
 {
 	int r = 0;
 
@@ -133,8 +135,7 @@ note_own(uintptr_t addr, uintptr_t end)
 		r = cow__attributes_cut(t, addr, to);
 		if (r == 0)
 			r = cow__attribute_add(t, addr, to,
-			                       COW__ATTRIBUTE_PLACE,
-			                       COW__PLACE_OWN);
+			                       COW__ATTRIBUTE_PLACE, place);
 		addr = to;
 	}
 	return r;
@@ -237,11 +238,11 @@ end_empty(uintptr_t addr, uintptr_t end)
 }
 
 COW_EXPORT int
-cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
+cow__overmap(uintptr_t addr, size_t bytes, unsigned flags, bool (*map)(void *arg),
              void *arg)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
-	bool mapped = false;
+	bool mapped = false, holes = flags & COW__OVERMAP_HOLES;
 	int r;
 
 	cow__engine_lock();
@@ -253,7 +254,8 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 	if (r == 0)
 		mapped = map(arg);
 	if (mapped)
-		r = note_own(addr, end);
+		r = note_own(addr, end,
+		             flags & COW__OVERMAP_ANONYMOUS ? COW__PLACE_COPY : COW__PLACE_OWN);
 	else
 		end_empty(addr, end);
 	cow__engine_unlock();
@@ -282,7 +284,7 @@ cow__grows_down(uintptr_t addr)
 		start = t ? cow__max(cow__tile_start(t), low) : low;
 		if (!t || t->kind != COW__FREE || claim_part(t, start, addr) < 0)
 			break;
-		if (note_own(start, addr) < 0) {
+		if (note_own(start, addr, COW__PLACE_OWN) < 0) {
 			end_empty(start, addr);
 			break;
 		}
@@ -312,13 +314,25 @@ replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsig
 	 * engine's, and is not made anew, either. */
 	if (r == 0)
 		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-		                         COW__PLACE_OWN);
+		                         COW__PLACE_COPY);
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
 	if (r == 0 && t->own.segment)
 		(void)punch_covered(t, start, end - start);
 	return r;
+}
+
+/* What the engine emptied is the program's from now on. */
+static int
+count_as_own(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t to = end;
+
+	if (t->map.backing == COW__ANON || cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+	                                                     start, &to) != COW__PLACE_ANON)
+		return 0;
+	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, COW__PLACE_COPY);
 }
 
 int
@@ -336,11 +350,7 @@ cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, in
 	if (own && t->map.backing != COW__ANON)
 		t->map.overlay = COW__OVERLAY_LASTS;
 	if (own)
-		return t->map.backing == COW__ANON
-		               ? 0
-		               : cow__attribute_add(t, start, end,
-		                                    COW__ATTRIBUTE_PLACE,
-		                                    COW__PLACE_OWN);
+		return count_as_own(t, start, end);
 	r = replace_by_copy(t, start, end, missing);
 	if (missing)
 		(void)cow__map_release((uintptr_t)missing, bits);
@@ -384,44 +394,22 @@ cow__lend(uintptr_t addr, size_t bytes)
 	return cow__range_each(addr, bytes, lend_range, 0, COW__HOLES_STOP);
 }
 
-/* Is it a block that the program emptied in parts? To the program it is still one
- * mapping. */
-static bool
-is_patched(uintptr_t addr, uintptr_t end)
-{
-	const struct cow__tile *t = cow__tile_find(addr);
-	bool ours = false, patched = false;
-	uintptr_t to;
-	int place;
-
-	if (!t || t->kind != COW__LIVE || t->work == COW__WORK_DOOMED ||
-	    t->map.backing == COW__ANON || end > cow__tile_end(t))
-		return false;
-	for (; addr < end; addr = to) {
-		to = end;
-		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
-		                          COW__PLACE_OURS, addr, &to);
-		if (place != COW__PLACE_OURS && place != COW__PLACE_ANON)
-			return false;
-		ours |= place == COW__PLACE_OURS;
-		patched |= place == COW__PLACE_ANON;
-	}
-	return ours && patched;
-}
-
 COW_EXPORT int
 cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	unsigned parts = 0;
 	int r;
 
 	if (addr % cow__page || end < addr)
 		return -EINVAL;
 	cow__engine_lock();
-	if (why == COW__OWN_TO_MOVE && cow__is_grown(addr, end))
-		r = cow__own_grown(addr, end);
-	else if (why == COW__OWN_TO_MOVE && is_patched(addr, end))
-		r = cow__range_own(cow__tile_find(addr), addr, end, false, why);
+	if (why == COW__OWN_TO_MOVE || why == COW__OWN_TO_JOIN)
+		parts = cow__count_parts(addr, end);
+	if (parts > 1 || (parts && why == COW__OWN_TO_JOIN))
+		r = cow__own_whole(addr, end);
+	else if (why == COW__OWN_TO_JOIN)
+		r = -EFAULT;
 	else
 		r = cow__range_each_locked(addr, end, cow__range_own, why, COW__HOLES_STOP);
 	cow__engine_unlock();

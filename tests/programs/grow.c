@@ -8,6 +8,10 @@
 #include "pages.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 
 #define SIZE (4 * MIB)
 #define ROOM (16 * MIB)
@@ -184,10 +188,86 @@ static void moves_what_grew(void)
 	check(munmap(p, 3 * SIZE) == 0);
 }
 
+static void maps_anew(unsigned char *p, size_t bytes)
+{
+	check(munmap(p, bytes) == 0);
+	check(mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	      p);
+	check(all(p, bytes, 0));
+	memset(p, 9, bytes);
+}
+
+static void stays_watched_no_longer(unsigned char *p, size_t bytes)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1); /* UFFD_USER_MODE_ONLY */
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { { (uintptr_t)p, bytes }, UFFDIO_REGISTER_MODE_MISSING, 0 };
+
+	if (fd < 0)
+		return;
+	if (ioctl(fd, UFFDIO_API, &api) == 0)
+		(void)ioctl(fd, UFFDIO_REGISTER, &r);
+	close(fd);
+}
+
+/* What the program mapped anew, or had watched, is joined by the kernel with what is around. */
+static void moves_what_was_mapped_anew(int forked)
+{
+	unsigned char *p = map_anonymous(NULL, ROOM), *behind = p + SIZE, *q;
+
+	fill(p, SIZE, 1);
+	if (forked)
+		in_child(nothing, NULL);
+	maps_anew(p + MIB, PAGE);
+	maps_anew(p + MIB + PAGE, PAGE);
+	stays_watched_no_longer(p + 2 * MIB, PAGE);
+	if (forked)
+		in_child(nothing, NULL);
+	p[0] ^= 1;
+	q = mremap(p, SIZE, 64 * SIZE, MREMAP_MAYMOVE);
+	check(q != MAP_FAILED);
+	q[0] ^= 1;
+	check(all(q + MIB, 2 * PAGE, 9) && all(q + SIZE, 63 * SIZE, 0));
+	memset(q + MIB, 9, 2 * PAGE);
+	in_child(nothing, NULL);
+	check(all(q + MIB, 2 * PAGE, 9));
+	check(munmap(q + MIB, 2 * PAGE) == 0);
+	check(munmap(q, MIB) == 0 && munmap(q + MIB + 2 * PAGE, 64 * SIZE - MIB - 2 * PAGE) == 0);
+
+	/* Nothing but mappings that were made apart. */
+	p = behind;
+	for (size_t at = 0; at < SIZE; at += SIZE / 4)
+		maps_anew(p + at, SIZE / 4);
+	q = map_anonymous(NULL, ROOM);
+	check(mremap(p, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, q) == q && all(q, SIZE, 9));
+	check(munmap(q, ROOM) == 0 && munmap(behind + SIZE, ROOM - 2 * SIZE) == 0);
+}
+
+/* A file is no part of it, and stays a file. Behind it is no room to grow. */
+static void refuses_a_file(void)
+{
+	unsigned char *p = map_anonymous(NULL, ROOM), *q;
+	char name[] = "/tmp/grow-XXXXXX";
+	int fd = mkstemp(name);
+
+	check(fd >= 0 && unlink(name) == 0 && ftruncate(fd, (off_t)MIB) == 0);
+	q = mmap(p + MIB, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	check(q == p + MIB && all(q, MIB, 0));
+	check(refused(EFAULT, p, SIZE, 64 * SIZE, MREMAP_MAYMOVE, NULL));
+	memset(q, 4, MIB);
+	check(munmap(p, ROOM) == 0);
+	q = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	check(q != MAP_FAILED && all(q, MIB, 4) && munmap(q, MIB) == 0);
+	close(fd);
+}
+
 int main(void)
 {
 	page_by_page();
 	moves_what_grew();
+	moves_what_was_mapped_anew(0);
+	moves_what_was_mapped_anew(1);
+	refuses_a_file();
 	no_room();
 	over_forks();
 	like_the_last_page();

@@ -42,7 +42,7 @@ static inline void protects(unsigned char *p)
 
 static inline void maps_closed(unsigned char *p)
 {
-	ok(cow__overmap((uintptr_t)p, PAGE, false, map_closed, p));
+	ok(cow__overmap((uintptr_t)p, PAGE, 0, map_closed, p));
 }
 
 static inline void maps_an_empty_file(unsigned char *p)
@@ -50,7 +50,7 @@ static inline void maps_an_empty_file(unsigned char *p)
 	if (its_file < 0)
 		its_file = memfd_create("empty", MFD_CLOEXEC);
 	must(its_file >= 0);
-	ok(cow__overmap((uintptr_t)p, PAGE, false, map_behind_end, p));
+	ok(cow__overmap((uintptr_t)p, PAGE, 0, map_behind_end, p));
 }
 
 /* Older kernels know no guards: then the page is unmapped. */
@@ -82,7 +82,7 @@ static inline void mend(unsigned char *page, int harm)
 	if (harms[harm] == protects)
 		ok(cow__protect((uintptr_t)page, PAGE, PROT_READ | PROT_WRITE, -1));
 	else
-		ok(cow__overmap((uintptr_t)page, PAGE, false, map_anew, page));
+		ok(cow__overmap((uintptr_t)page, PAGE, 0, map_anew, page));
 	if (harms[harm] == protects)
 		ck_pattern(page, PAGE, 7);
 	page_fill(page);

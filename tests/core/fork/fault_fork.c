@@ -380,9 +380,9 @@ static void cut_and_denied(void *arg)
 	for (unsigned i = 0; i < 8; i++)
 		fill(cut + i * MIB, MIB, i + 1);
 	ok(cow__unmap((uintptr_t)cut + MIB, MIB));
-	ok(cow__overmap((uintptr_t)cut + 2 * MIB, MIB, false, map_nothing, NULL));
-	ok(cow__overmap((uintptr_t)cut + 4 * MIB, MIB, false, map_an_empty_file, NULL));
-	ok(cow__overmap((uintptr_t)cut + 6 * MIB, MIB, false, map_common, NULL));
+	ok(cow__overmap((uintptr_t)cut + 2 * MIB, MIB, 0, map_nothing, NULL));
+	ok(cow__overmap((uintptr_t)cut + 4 * MIB, MIB, 0, map_an_empty_file, NULL));
+	ok(cow__overmap((uintptr_t)cut + 6 * MIB, MIB, 0, map_common, NULL));
 	fill(cut + 6 * MIB, MIB, 99);
 	in_child(cut_one, NULL);
 	fault_deny(SYS_madvise, FAULT_ANY, 0, EPERM);

@@ -40,7 +40,7 @@ static int part_unmapped(uintptr_t at) { return cow__unmap(at + CHANGED, PAGE); 
 
 static int part_mapped(uintptr_t at)
 {
-	return cow__overmap(at + CHANGED, PAGE, false, map_there, (void *)(at + CHANGED));
+	return cow__overmap(at + CHANGED, PAGE, 0, map_there, (void *)(at + CHANGED));
 }
 
 static const struct {

@@ -103,7 +103,7 @@ static bool map_anonymous(void *arg)
 
 static int map_again(struct herd *herd)
 {
-	int r = cow__overmap(at, BYTES, false, map_anonymous, NULL);
+	int r = cow__overmap(at, BYTES, 0, map_anonymous, NULL);
 
 	if (r == 0)
 		r = refusal;

@@ -111,7 +111,7 @@ START_TEST(mapped_over_when_gone)
 	pid_t child;
 
 	unmap_all(p, false);
-	ok(cow__overmap((uintptr_t)p + PART, PART, true, counts, NULL));
+	ok(cow__overmap((uintptr_t)p + PART, PART, COW__OVERMAP_HOLES, counts, NULL));
 	ck_assert_int_eq(mapped_times, 1);
 	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
 	ck_assert_uint_eq(stats_now().blocks_live, before.blocks_live);
@@ -120,14 +120,14 @@ START_TEST(mapped_over_when_gone)
 	gate_make(&gate);
 	child = child_start(waits, &gate);
 	ok(cow__unmap((uintptr_t)p, BYTES));
-	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, true, counts, NULL),
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, COW__OVERMAP_HOLES, counts, NULL),
 	                 -EEXIST);
-	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, false, counts, NULL),
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, 0, counts, NULL),
 	                 -ENOMEM);
 	ck_assert_int_eq(mapped_times, 1);
 	gate_open(&gate);
 	child_finish(child);
-	ok(cow__overmap((uintptr_t)p, PART, false, counts, NULL));
+	ok(cow__overmap((uintptr_t)p, PART, 0, counts, NULL));
 	ck_assert_int_eq(mapped_times, 2);
 	gate_free(&gate);
 	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
@@ -215,13 +215,13 @@ START_TEST(mapped_over_a_full_block)
 	fill(p, 16 * MIB, 1);
 	full = memfd_bytes();
 	gate_make(&gate);
-	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_not, p));
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, 0, map_not, p));
 	ck_pattern(p, 16 * MIB, 1);
 	child = child_start(reads, both);
-	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_anonymous, p));
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, 0, map_anonymous, p));
 	gate_open(&gate);
 	child_finish(child);
-	ok(cow__overmap((uintptr_t)p + 8 * MIB, 4 * MIB, false, map_anonymous,
+	ok(cow__overmap((uintptr_t)p + 8 * MIB, 4 * MIB, 0, map_anonymous,
 	                p + 8 * MIB));
 	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
 	ck_bytes(p, 4 * MIB, 0);
@@ -230,7 +230,7 @@ START_TEST(mapped_over_a_full_block)
 	p = new_block(16 * MIB, 0);
 	fill(p, 16 * MIB, 2);
 	full = memfd_bytes();
-	ok(cow__overmap((uintptr_t)p + 4 * MIB, 4 * MIB, false, map_anonymous,
+	ok(cow__overmap((uintptr_t)p + 4 * MIB, 4 * MIB, 0, map_anonymous,
 	                p + 4 * MIB));
 	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
 	ck_bytes(p + 4 * MIB, 4 * MIB, 0);

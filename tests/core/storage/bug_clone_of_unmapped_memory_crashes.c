@@ -155,7 +155,7 @@ START_TEST(read_only_memory_is_cloned)
 	fill_all(b.p, b.z);
 	ok(cow_storage_from_ptr(b.p, NULL, &b.s));
 	ok(cow__protect((uintptr_t)b.p, b.z->at, PROT_READ, -1));
-	ok(cow__overmap((uintptr_t)b.p + b.z->at, PAGE, false, map_anew, b.p + b.z->at));
+	ok(cow__overmap((uintptr_t)b.p + b.z->at, PAGE, 0, map_anew, b.p + b.z->at));
 	page_fill(b.p + b.z->at);
 	ok(cow_storage_lazy_clone(b.s, &clone));
 	ok(cow__protect((uintptr_t)b.p, b.z->at, PROT_READ | PROT_WRITE, -1));
