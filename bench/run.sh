@@ -15,9 +15,9 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn late
+all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
 	mimalloc_bench template cycle memory pair wrappers copies tensors instructions redis prefork
-	programs file saver stall give broker cuda_cache scaling python'
+	programs file stall give broker cuda_cache scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
