@@ -190,6 +190,44 @@ static inline size_t size_parse(const char *s)
 	return v;
 }
 
+/* An option of a program: its letter, and where its value goes. */
+struct setting {
+	char letter;
+	size_t *size;
+	int *count;
+	double *number;
+	const char **text;
+	bool *flag; /* of an option without a value */
+};
+
+#define OPTIONS(...) options_read(argc, argv, (const struct setting[]){ __VA_ARGS__, { 0 } })
+
+/* Up to the first word that is no option; optind is its place. */
+static inline void options_read(int argc, char **argv, const struct setting *all)
+{
+	char letters[64] = "+";
+	const struct setting *s;
+	int c;
+
+	for (s = all; s->letter; s++)
+		sprintf(letters + strlen(letters), "%c%s", s->letter, s->flag ? "" : ":");
+	while ((c = getopt(argc, argv, letters)) != -1) {
+		for (s = all; s->letter != c; s++)
+			if (!s->letter)
+				die("usage: see the head of bench/%s.c", program_invocation_short_name);
+		if (s->size)
+			*s->size = size_parse(optarg);
+		else if (s->count)
+			*s->count = atoi(optarg);
+		else if (s->number)
+			*s->number = atof(optarg);
+		else if (s->text)
+			*s->text = optarg;
+		else
+			*s->flag = true;
+	}
+}
+
 /* ---- Numbers that look random ---------------------------------------------- */
 
 #define RANDOM_START 88172645463325252u

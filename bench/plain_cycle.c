@@ -31,7 +31,7 @@
 
 static size_t block_bytes = 64 * MIB, total = GIB;
 static bool huge, scattered, concurrent;
-static char mode = 'x'; /* e(x)it, (e)xec, (r)ead */
+static const char *mode = "exit";
 static double percent = 100;
 static char **blocks;
 static unsigned char *base; /* what each block was filled with */
@@ -128,11 +128,11 @@ static void child_main(unsigned char last, int hold)
 
 	if (hold >= 0 && read(hold, &byte, 1) != 1)
 		_exit(3);
-	if (mode == 'e') {
+	if (!strcmp(mode, "exec")) {
 		execl("/bin/true", "true", (char *)NULL);
 		_exit(127);
 	}
-	_exit(mode == 'r' ? child_read(last) : 0);
+	_exit(!strcmp(mode, "read") ? child_read(last) : 0);
 }
 
 static void rewrite(unsigned char value)
@@ -213,29 +213,6 @@ static void cycle(int number, size_t renewed, size_t *next)
 	fflush(stdout);
 }
 
-static void options(int argc, char **argv, int *cycles, int *idle, int *busy,
-                    double *renew_percent)
-{
-	int c;
-
-	while ((c = getopt(argc, argv, "m:w:sct:B:R:n:b:S:H")) != -1)
-		switch (c) {
-		case 'm': mode = !strcmp(optarg, "exec") ? 'e' :
-		                 !strcmp(optarg, "read") ? 'r' : 'x'; break;
-		case 'w': percent = atof(optarg); break;
-		case 's': scattered = true; break;
-		case 'c': concurrent = true; break;
-		case 't': *idle = atoi(optarg); break;
-		case 'B': *busy = atoi(optarg); break;
-		case 'R': *renew_percent = atof(optarg); break;
-		case 'n': *cycles = atoi(optarg); break;
-		case 'b': block_bytes = size_parse(optarg); break;
-		case 'S': total = size_parse(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: see the head of bench/plain_cycle.c");
-		}
-}
-
 int main(int argc, char **argv)
 {
 	int cycles = 9, idle = 0, busy = 0;
@@ -244,7 +221,10 @@ int main(int argc, char **argv)
 	size_t next = 0;
 	int n = 0;
 
-	options(argc, argv, &cycles, &idle, &busy, &renew_percent);
+	OPTIONS({ 'm', .text = &mode }, { 'w', .number = &percent }, { 's', .flag = &scattered },
+	        { 'c', .flag = &concurrent }, { 't', .count = &idle }, { 'B', .count = &busy },
+	        { 'R', .number = &renew_percent }, { 'n', .count = &cycles },
+	        { 'b', .size = &block_bytes }, { 'S', .size = &total }, { 'H', .flag = &huge });
 	blocks = blocks_of(total, block_bytes, huge, 0, &count);
 	base = calloc(count + 1, 1);
 	if (!base || idle + busy > 64)

@@ -55,17 +55,11 @@ static void fork_and_rewrite(char **blocks, size_t count, size_t block, int valu
 int main(int argc, char **argv)
 {
 	size_t total = 512 * MIB, block = 16 * MIB, count;
-	int forks = 4, c;
+	int forks = 4;
 	char **blocks;
 	double t0;
 
-	while ((c = getopt(argc, argv, "S:b:n:")) != -1)
-		switch (c) {
-		case 'S': total = size_parse(optarg); break;
-		case 'b': block = size_parse(optarg); break;
-		case 'n': forks = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_late.c");
-		}
+	OPTIONS({ 'S', .size = &total }, { 'b', .size = &block }, { 'n', .count = &forks });
 	if (block < PAGE)
 		die("sizes that can't be");
 	blocks = blocks_of(total, block, false, 1, &count);

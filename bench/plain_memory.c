@@ -417,7 +417,7 @@ static void rounds_map(int fd)
 
 int main(int argc, char **argv)
 {
-	int c, kills = 20;
+	int kills = 20;
 
 	if (argc == 4 && argv[1][0] != '-') {
 		from_driver = 10;
@@ -430,12 +430,7 @@ int main(int argc, char **argv)
 		worker();
 	}
 	size = sized(512 * MIB);
-	while ((c = getopt(argc, argv, "p:n:")) != -1)
-		switch (c) {
-		case 'p': shim = optarg; break;
-		case 'n': kills = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_memory.c");
-		}
+	OPTIONS({ 'p', .text = &shim }, { 'n', .count = &kills });
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	rounds_fd = memfd_create("rounds", MFD_CLOEXEC);

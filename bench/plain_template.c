@@ -108,17 +108,10 @@ static void run(int n)
 
 int main(int argc, char **argv)
 {
-	int n = 1000, c;
+	int n = 1000;
 
-	while ((c = getopt(argc, argv, "b:t:n:p:H")) != -1)
-		switch (c) {
-		case 'b': block = size_parse(optarg); break;
-		case 't': total = size_parse(optarg); break;
-		case 'n': n = atoi(optarg); break;
-		case 'p': pages = size_parse(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: plain_template [-b B] [-t T] [-n N] [-p P] [-H]");
-		}
+	OPTIONS({ 'b', .size = &block }, { 't', .size = &total }, { 'n', .count = &n },
+	        { 'p', .size = &pages }, { 'H', .flag = &huge });
 	if (n < 1 || !pages || pages > total / PAGE)
 		die("bad number");
 	blocks = blocks_of(total, block, huge, 1, &count);

@@ -151,15 +151,10 @@ int main(int argc, char **argv)
 {
 	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 	pthread_t thread;
-	int c, count = 255;
+	int count = 255;
 	bool threads = false;
 
-	while ((c = getopt(argc, argv, "tr:")) != -1)
-		switch (c) {
-		case 't': threads = true; break;
-		case 'r': count = atoi(optarg); break;
-		default: die("usage: plain_wrappers [-t] [-r ROUNDS]");
-		}
+	OPTIONS({ 't', .flag = &threads }, { 'r', .count = &count });
 	if (!libc)
 		die("no libc.so.6 in this process: %s", dlerror());
 	prepare();
