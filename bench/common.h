@@ -214,7 +214,8 @@ static inline void options_read(int argc, char **argv, const struct setting *all
 	while ((c = getopt(argc, argv, letters)) != -1) {
 		for (s = all; s->letter != c; s++)
 			if (!s->letter)
-				die("usage: see the head of bench/%s.c", program_invocation_short_name);
+				die("usage: see the head of bench/%s.c",
+				    program_invocation_short_name);
 		if (s->size)
 			*s->size = size_parse(optarg);
 		else if (s->count)

@@ -226,7 +226,8 @@ static void run_free(void)
 	}
 	after_workers = charge_later();
 	free_most(0);
-	printf("before_mib=%.2f workers_mib=%.2f all_mib=%.2f", before, after_workers, charge_later());
+	printf("before_mib=%.2f workers_mib=%.2f all_mib=%.2f", before, after_workers,
+	       charge_later());
 	print_drop();
 	for (int i = 0; i < FREERS; i++)
 		worker_end(pids[i]);
