@@ -100,21 +100,6 @@ static inline void print_drop(void)
 	fflush(stdout);
 }
 
-static inline pid_t forked(void)
-{
-	pid_t pid = fork();
-
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
-	return pid;
-}
-
-static inline void pipe_open(int fd[2])
-{
-	if (pipe(fd))
-		die("pipe: %s", strerror(errno));
-}
-
 /* Waits for SIGTERM, which is blocked, and checks all blocks then. */
 __attribute__((noreturn)) static inline void worker_stay(int value)
 {
@@ -142,14 +127,12 @@ static inline void sigterm_block(void)
 static inline double worker_start(pid_t *ret, bool drops, int value)
 {
 	static int ready[2];
-	double t0, us;
+	double us;
 
 	if (!ready[1])
 		pipe_open(ready);
 	sigterm_block();
-	t0 = now_ns();
-	*ret = forked();
-	us = us_since(t0);
+	*ret = forked(&us);
 	if (*ret == 0) {
 		if (drops)
 			drop();

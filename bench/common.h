@@ -437,6 +437,35 @@ static inline void report_one(const char *what, const char *unit, double ours, e
 
 /* ---- Other processes ----------------------------------------------------- */
 
+/* Forks. The pause of the parent in microseconds goes to *us, unless that is NULL. */
+static inline pid_t forked(double *us)
+{
+	double t0 = now_ns();
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	if (pid && us)
+		*us = us_since(t0);
+	return pid;
+}
+
+static inline void pipe_open(int fd[2])
+{
+	if (pipe(fd))
+		die("pipe: %s", strerror(errno));
+}
+
+/* Memory that this process will share with its children. */
+static inline void *map_shared(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("no shared memory: %s", strerror(errno));
+	return p;
+}
+
 /* Waits for a child, which must have ended well. */
 static inline void reap(pid_t pid)
 {

@@ -46,10 +46,9 @@ static void one_round(int n, pid_t *last)
 	rewrite = ms_since(t0);
 	mib = charge_later();
 	t0 = now_ns();
-	pid = forked(); /* the checkpoint */
+	pid = forked(&pause_us); /* the checkpoint */
 	if (pid == 0)
 		_exit(0);
-	pause_us = us_since(t0);
 	reap(pid);
 	gone = us_since(t0);
 	if (*last)
@@ -97,7 +96,7 @@ static void request(void)
 
 static void client_start(double *us, int go)
 {
-	if (forked())
+	if (forked(NULL))
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	byte_in(go);
@@ -139,13 +138,12 @@ static void children_reap(int how)
 static double one_connection(int listener, int n)
 {
 	int s = accept(listener, NULL, NULL);
-	double t0 = now_ns(), us;
+	double us;
 
 	if (s < 0)
 		die("connection %d: %s", n, strerror(errno));
-	if (forked() == 0)
+	if (forked(&us) == 0)
 		serve(s, n);
-	us = us_since(t0);
 	close(s);
 	for (int i = 0; i < PAGES_WRITTEN; i++)
 		*scattered(n, i, PAGES_WRITTEN) = (char)(1 + n % 100);
@@ -169,12 +167,11 @@ static int listen_here(void)
 static void run_daemon(void)
 {
 	size_t n = (size_t)times;
-	double *us = mmap(NULL, sizeof(double) * n, PROT_READ | PROT_WRITE,
-	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	double *forks = calloc(n, sizeof(*forks)), end, settled;
+	double *us = map_shared(n * sizeof(*us)), end, settled;
+	double *forks = calloc(n, sizeof(*forks));
 	int listener = listen_here(), go[2];
 
-	if (us == MAP_FAILED || !forks)
+	if (!forks)
 		die("no memory");
 	pipe_open(go);
 	client_start(us, go[0]);
@@ -212,7 +209,7 @@ static void run_free(void)
 	pipe_open(done);
 	sigterm_block();
 	for (int i = 0; i < FREERS; i++)
-		if ((pids[i] = forked()) == 0) {
+		if ((pids[i] = forked(NULL)) == 0) {
 			drop();
 			byte_in(go[0]);
 			free_most(i + 1);
@@ -264,12 +261,12 @@ static void run_orphan(void)
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	pipe_open(stop);
 	pipe_open(tell);
-	pid = forked();
+	pid = forked(NULL);
 	if (pid == 0) {
 		close(stop[1]);
 		pipe_open(alive);
 		fill();
-		if (forked())
+		if (forked(NULL))
 			_exit(0);
 		close(alive[1]);
 		orphan(alive[0], stop[0], tell[1]);

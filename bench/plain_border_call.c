@@ -52,15 +52,12 @@ static void make_calls(double *figures)
 
 static void children(void)
 {
-	double *of = mmap(NULL, FIGURES * sizeof(*of), PROT_READ | PROT_WRITE,
-	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double *of = map_shared(FIGURES * sizeof(*of));
 	struct series all[FIGURES] = { 0 };
 
-	if (of == MAP_FAILED)
-		die("no shared memory");
 	fill();
 	for (int i = 0; i < times; i++) {
-		pid_t pid = forked();
+		pid_t pid = forked(NULL);
 
 		if (pid == 0) {
 			make_calls(of);

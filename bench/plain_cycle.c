@@ -158,14 +158,6 @@ static void renew(size_t n, unsigned char value, size_t *next)
 	}
 }
 
-static void wait_for(pid_t pid, int number)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid || status)
-		die("cycle %d: the child saw wrong bytes or crashed (%#x)", number, status);
-}
-
 static void cycle(int number, size_t renewed, size_t *next)
 {
 	double pause_us, wait_us, write_us = 0, renew_us, t;
@@ -175,24 +167,20 @@ static void cycle(int number, size_t renewed, size_t *next)
 	int hold[2] = { -1, -1 };
 	pid_t pid;
 
-	if (concurrent && pipe(hold))
-		die("pipe");
+	if (concurrent)
+		pipe_open(hold);
 	begin = moment_now();
-	pid = fork();
+	pid = forked(&pause_us);
 	if (pid == 0)
 		child_main(value - 1, hold[0]);
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
-	pause_us = us_since(begin.wall);
 	t = now_ns();
 	if (concurrent) {
 		rewrite(value);
 		write_us = us_since(t);
 		t = now_ns();
-		if (write(hold[1], "", 1) != 1)
-			die("the child ended too early");
+		byte_out(hold[1]);
 	}
-	wait_for(pid, number);
+	reap(pid);
 	wait_us = us_since(t);
 	t = now_ns();
 	if (concurrent) {

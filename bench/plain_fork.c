@@ -35,12 +35,9 @@ int main(int argc, char **argv)
 		pid_t pid;
 
 		t0 = now_ns();
-		pid = fork();
+		pid = forked(&pause_us);
 		if (pid == 0)
 			_exit(blocks[i % count][i] != 1);
-		pause_us = us_since(t0);
-		if (pid < 0)
-			die("fork: %s", strerror(errno));
 		reap(pid);
 		printf("fork=%zu pause_us=%.2f gone_us=%.2f\n", i, pause_us, us_since(t0));
 	}

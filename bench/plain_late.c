@@ -35,14 +35,9 @@ static void fork_and_rewrite(char **blocks, size_t count, size_t block, int valu
 {
 	int gate[2];
 	char end;
-	pid_t pid;
 
-	if (pipe(gate) < 0)
-		die("pipe failed");
-	pid = fork();
-	if (pid < 0)
-		die("fork failed");
-	if (pid == 0) {
+	pipe_open(gate);
+	if (forked(NULL) == 0) {
 		close(gate[1]);
 		_exit(read(gate[0], &end, 1) != 0);
 	}

@@ -44,9 +44,8 @@ static int run(char **argv, const char *shim, const char *directory,
 	int status, go[2];
 	pid_t pid;
 
-	if (pipe(go))
-		die("pipe");
-	pid = fork();
+	pipe_open(go);
+	pid = forked(NULL);
 	if (pid == 0) {
 		char byte;
 
@@ -61,8 +60,6 @@ static int run(char **argv, const char *shim, const char *directory,
 		execvp(argv[0], argv);
 		die("%s: %s", argv[0], strerror(errno));
 	}
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
 	close(go[0]);
 	meter_put(m, pid);
 	t0 = now_ns();

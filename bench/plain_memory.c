@@ -211,9 +211,9 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 	int down[2], up[2];
 
 	meter_open(&j->meter);
-	if (pipe(down) || pipe(up))
-		die("pipe");
-	j->pid = fork();
+	pipe_open(down);
+	pipe_open(up);
+	j->pid = forked(NULL);
 	if (j->pid == 0) {
 		const char *bytes = named("%zu", size), *number = named("%u", seed);
 		char go;
@@ -233,8 +233,6 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		execl("/proc/self/exe", "plain_memory", how, bytes, number, (char *)NULL);
 		_exit(127);
 	}
-	if (j->pid < 0)
-		die("fork");
 	setpgid(j->pid, j->pid);
 	close(down[0]);
 	close(up[1]);

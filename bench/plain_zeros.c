@@ -14,12 +14,11 @@
 
 static void fork_once(char *p, size_t bytes, int i)
 {
-	double t0 = now_ns(), us;
-	pid_t pid = fork();
+	double us;
+	pid_t pid = forked(&us);
 
 	if (pid == 0)
 		_exit(p[bytes - 1] != 0 && p[bytes - 1] != 1);
-	us = us_since(t0);
 	reap(pid);
 	printf("fork=%d pause_us=%.2f\n", i, us);
 	memset(p + bytes / 10 * (size_t)(i % 10), 1, bytes / 10);
