@@ -134,7 +134,8 @@ static void host(size_t n, bool to_device)
 /* The rival is a plain copy that moves as many bytes in all. */
 static void strided(const char *name, struct cow_tensor *to, struct cow_tensor *from)
 {
-	size_t both = cow_dtype_bytes(cow_tensor_dtype(to)) + cow_dtype_bytes(cow_tensor_dtype(from));
+	size_t both = cow_dtype_bytes(cow_tensor_dtype(to)) +
+	              cow_dtype_bytes(cow_tensor_dtype(from));
 
 	against_plain(name, to, from, (size_t)cow_tensor_numel(from) * both / 2, 0.85);
 }
