@@ -3,14 +3,13 @@
 #
 # Children that give up their privileges: what the border between relatives costs
 #
-#      [BASE=CHECKOUT] bench/border.sh [master] [daemon] [free] [living] [call] [orphan]
+#      bench/border.sh [master] [daemon] [free] [call] [orphan]
 #
 # A process that changes its user, or enters a sandbox, becomes a stranger to its relatives.
 # The programs bench/plain_border*.c do that; their heads say how. They run by themselves
-# (plain), with huge pages (huge, in some rows), under the shim, and under the shim of
-# another checkout, if BASE names one that is built. All sides run in turns, and each turn
-# begins with another side. A process counts by the median of its rounds. Each line has the
-# 95 % interval of the ratio.
+# (plain), with huge pages (huge, in some rows), and under the shim. All sides run in turns,
+# and each turn begins with another side. A process counts by the median of its rounds. Each
+# line has the 95 % interval of the ratio.
 #
 #   master  a root master whose 8 workers dropped rewrites all, waits, and forks
 #   daemon  a child that drops for each of 1 000 connections
@@ -24,8 +23,8 @@
 # times.
 #
 # BORDER_TOTAL (2G), BORDER_BLOCK (16M) and BORDER_SECONDS (10) are the memory, its blocks,
-# and the wait. BORDER_OPTIONS has options for our shim, as border=fork. It needs root for
-# setuid(); without root the programs set no_new_privs, and `call` is skipped.
+# and the wait. It needs root for setuid(); without root the programs set no_new_privs, and
+# `call` is skipped.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_measure" "$bin/plain_border" "$shim"
 
@@ -36,32 +35,24 @@ if quick; then
 	total=${BORDER_TOTAL:-256M} seconds=${BORDER_SECONDS:-2}
 	connections=200 toggles=20000
 fi
-base=
-if [ -n "${BASE:-}" ]; then
-	base=$BASE/build/plain/lib/libcowshed-preload.so
-	need "$base"
-fi
-own_shim=$shim limit=900
+limit=900
 
 once() { # SIDE MODE ARGS...: one process
-	program=$bin/plain_border ran=$1 shim=$own_shim options=${BORDER_OPTIONS:-}
+	program=$bin/plain_border
 	case $2 in child | alone | toggle) program=${program}_call ;; esac
 	shift
-	[ "$side" != base ] || ran=shim shim=$base options=
-	warm "$total"
-	measure_as $ran "$program" -m "$@"
-	keep "$side"
+	measured "$side" "$total" "$program" -m "$@"
 }
 
 # all NAME SIDES MODE ARGS...: runs the sides in turns; line() reports them as NAME
 all() {
-	name=$1 sides=$2${base:+ base}
+	name=$1 sides=$2
 	shift 2
 	in_turns "$sides" once "$@"
 	sed -i 's/^rss$/system/' "$tmp/of/by" # the programs measure the system then
 }
 
-# line CASE FIGURE UNIT ON BAR: ours against plain, huge pages and BASE
+# line CASE FIGURE UNIT ON BAR: ours against plain and huge pages
 line() {
 	of_shim=$tmp/of/shim.$2 memory='' of_huge=-
 	[ "$3" != MiB ] || memory=$(peak_by "$tmp/of/by")
@@ -69,8 +60,6 @@ line() {
 	case $4 in speedup | faster) of_huge=faster ;; esac
 	[ ! -e "$tmp/of/huge.$2" ] || report_pairs border "$name/$1/huge" "$3" "$of_shim" \
 		"$tmp/of/huge.$2" $of_huge 0 "$memory"
-	[ ! -e "$tmp/of/base.$2" ] || report_pairs border "$name/$1/base" "$3" "$of_shim" \
-		"$tmp/of/base.$2" - 0 "$memory"
 }
 
 master_row() {

@@ -22,7 +22,7 @@ failed=
 
 command="bench/run.sh${*:+ $*}"
 for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS PREFORK_SECONDS PREFORK_BYTES BORDER_TOTAL BORDER_BLOCK \
-	BORDER_SECONDS BORDER_OPTIONS BASE; do
+	BORDER_SECONDS BENCH_OPTIONS; do
 	eval "value=\${$name:-}"
 	[ -z "$value" ] || command="$name='$value' $command"
 done
