@@ -3,76 +3,63 @@
 #
 # Children that give up their privileges: what the border between relatives costs
 #
-#      [BASE=CHECKOUT] bench/border.sh [master] [daemon] [free] [living] [call] [orphan]
-#                                      [beside]
+#      bench/border.sh [master] [daemon] [free] [call] [orphan]
 #
 # A process that changes its user, or enters a sandbox, becomes a stranger to its relatives.
-# The programs bench/plain_border_*.c do that; their heads say how. They run by themselves
-# (plain), with huge pages (huge, in some rows), under the shim, and under the shim of
-# another checkout, if BASE names one that is built. All sides run in turns, and each turn
-# begins with another side. A process counts by the median of its rounds. Each line has the
-# 95 % interval of the ratio.
+# The programs bench/plain_border*.c do that; their heads say how. They run by themselves
+# (plain), with huge pages (huge, in some rows), and under the shim. All sides run in turns,
+# and each turn begins with another side. A process counts by the median of its rounds. Each
+# line has the 95 % interval of the ratio.
 #
 #   master  a root master whose 8 workers dropped rewrites all, waits, and forks
 #   daemon  a child that drops for each of 1 000 connections
 #   free    two workers that dropped free 90 %, and then the master does
-#   living  600 children that live, forked beside allocations: descriptors and mappings
 #   call    the call itself: in a child, without relatives, and toggled in a loop
 #   orphan  a child whose parent has gone rewrites all, a tenth, nothing; daemons
-#   beside  allocations beside living children, and between short-lived ones
 #
 # Bars: later forks of the master 30 times faster than plain; p99 of requests at most 1.02
 # times, memory at most 1.1 times plain's after ten seconds. The first call in a child takes
 # at most 1 ms; without relatives at most 1 us longer than plain's; setfsuid() at most 1.03
-# times. Allocations take at most 1.1 times as long as those of BASE.
+# times.
 #
 # BORDER_TOTAL (2G), BORDER_BLOCK (16M) and BORDER_SECONDS (10) are the memory, its blocks,
-# and the wait. BORDER_OPTIONS has options for our shim, as border=fork. It needs root for
-# setuid(); without root the programs set no_new_privs, and `call` is skipped.
+# and the wait. It needs root for setuid(); without root the programs set no_new_privs, and
+# `call` is skipped.
 . "$(dirname "$0")/common.sh"
-need "$bin/plain_measure" "$bin/plain_border_master" "$shim"
+need "$bin/plain_measure" "$bin/plain_border" "$shim"
 
 turns_of 6 3
 total=${BORDER_TOTAL:-2G} seconds=${BORDER_SECONDS:-10} block=${BORDER_BLOCK:-16M}
-connections=1000 living=600 toggles=100000 allocations=200
+connections=1000 toggles=100000
 if quick; then
 	total=${BORDER_TOTAL:-256M} seconds=${BORDER_SECONDS:-2}
-	connections=200 living=150 toggles=20000 allocations=50
+	connections=200 toggles=20000
 fi
-base=
-if [ -n "${BASE:-}" ]; then
-	base=$BASE/build/plain/lib/libcowshed-preload.so
-	need "$base"
-fi
-own_shim=$shim limit=900
+limit=900
 
-once() { # SIDE PROGRAM ARGS...: one process
-	program=$bin/plain_border_$2 ran=$1 shim=$own_shim options=${BORDER_OPTIONS:-}
-	shift 2
-	[ "$side" != base ] || ran=shim shim=$base options=
-	warm "$total"
-	measure_as $ran "$program" "$@"
-	keep "$side"
+once() { # SIDE MODE ARGS...: one process
+	program=$bin/plain_border
+	case $2 in child | alone | toggle) program=${program}_call ;; esac
+	shift
+	measured "$side" "$total" "$program" -m "$@"
 }
 
-# all NAME SIDES PROGRAM ARGS...: runs the sides in turns; line() reports them as NAME
+# all NAME SIDES MODE ARGS...: runs the sides in turns; line() reports them as NAME
 all() {
-	name=$1 sides=$2${base:+ base}
+	name=$1 sides=$2
 	shift 2
 	in_turns "$sides" once "$@"
 	sed -i 's/^rss$/system/' "$tmp/of/by" # the programs measure the system then
 }
 
-# line CASE FIGURE UNIT ON BAR [BAR-OF-BASE]: ours against plain, huge pages and BASE
+# line CASE FIGURE UNIT ON BAR: ours against plain and huge pages
 line() {
-	of_shim=$tmp/of/shim.$2 memory='' of_huge=- of_base=${6:+ratio}
+	of_shim=$tmp/of/shim.$2 memory='' of_huge=-
 	[ "$3" != MiB ] || memory=$(peak_by "$tmp/of/by")
 	report_pairs border "$name/$1" "$3" "$of_shim" "$tmp/of/plain.$2" "$4" "$5" "$memory"
 	case $4 in speedup | faster) of_huge=faster ;; esac
 	[ ! -e "$tmp/of/huge.$2" ] || report_pairs border "$name/$1/huge" "$3" "$of_shim" \
 		"$tmp/of/huge.$2" $of_huge 0 "$memory"
-	[ ! -e "$tmp/of/base.$2" ] || report_pairs border "$name/$1/base" "$3" "$of_shim" \
-		"$tmp/of/base.$2" "${of_base:--}" "${6:-0}" "$memory"
 }
 
 master_row() {
@@ -105,32 +92,17 @@ free_row() {
 	done
 }
 
-living_row() {
-	for kind in drop keep; do
-		set --
-		[ $kind = drop ] || set -- -k
-		all "living-$living-$kind" 'plain shim' living -t 256M -b "$block" -n $living \
-			-s "$seconds" "$@"
-		for what in fds memfds files maps; do
-			line "$what-half" half_$what count - 0
-			line "$what-end" end_$what count - 0
-		done
-		line fork-last-tenth late_us us faster 0
-		line memory memory_mib MiB - 0
-	done
-}
-
 call_row() {
 	[ "$(id -u)" = 0 ] || {
 		echo '  border: call skipped (only root can change its user)'
 		return
 	}
-	all "call-child-$total" 'plain shim' call -m child -t "$total" -b "$block"
+	all "call-child-$total" 'plain shim' child -n 20 -t "$total" -b "$block"
 	line first first_us us ours 1000
 	line three all_us us - 0
 	line again again_ns ns - 0
 	line memory growth_mib MiB - 0
-	all call-alone 'plain shim' call -m alone -t 256M -b "$block" -n 9
+	all call-alone 'plain shim' alone -t 256M -b "$block" -n 9
 	paste "$tmp/of/shim.first_us" "$tmp/of/plain.first_us" |
 		awk '{ print $1 - $2 }' >"$tmp/of/shim.extra"
 	line first first_us us - 0
@@ -139,7 +111,7 @@ call_row() {
 	for child in without beside; do
 		set --
 		[ $child = without ] || set -- -c
-		all "call-toggle-$child-child" 'plain shim' call -m toggle -t "$total" \
+		all "call-toggle-$child-child" 'plain shim' toggle -t "$total" \
 			-b "$block" -n $toggles "$@"
 		line setfsuid fsuid_ns ns ratio 1.03
 		line seteuid euid_ns ns - 0
@@ -157,27 +129,10 @@ orphan_row() {
 	done
 }
 
-beside_row() {
-	for kind in drop keep; do
-		set --
-		[ $kind = drop ] || set -- -k
-		all "beside-$kind" 'plain shim' beside -m beside -t 256M -b "$block" \
-			-n $allocations "$@"
-		line first cold_us us/MiB - 0 1.1
-		line later warm_us us/MiB - 0 1.1
-		line memory memory_mib MiB - 0
-	done
-	all cycle 'plain shim' beside -m cycle -t 256M -b "$block" -n $allocations
-	line fork pause_us us faster 0
-	line allocations alloc_us us - 0 1.1
-	line whole cycle_us us - 0 1.1
-	line memory memory_mib MiB - 0
-}
-
-[ $# -gt 0 ] || set -- master daemon free living call orphan beside
+[ $# -gt 0 ] || set -- master daemon free call orphan
 for part in "$@"; do
 	case $part in
-	master | daemon | free | living | call | orphan | beside) "${part}_row" ;;
+	master | daemon | free | call | orphan) "${part}_row" ;;
 	*) fail "there is no row $part" ;;
 	esac
 done

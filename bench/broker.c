@@ -104,11 +104,9 @@ int main(int argc, char **argv)
 	if (count < 1 || count > MOST)
 		die("from 1 to %d clients", MOST);
 	before = cpu(argv[4]);
-	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (all == MAP_FAILED)
-		die("no memory");
+	all = map_shared(sizeof(*all));
 	for (int i = 0; i < count; i++)
-		if (fork() == 0)
+		if (forked(NULL) == 0)
 			client(argv[1], i);
 	while (__atomic_load_n(&all->ready, __ATOMIC_SEQ_CST) < count) {
 		if (waitpid(-1, &status, WNOHANG) > 0)

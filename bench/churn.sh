@@ -16,18 +16,11 @@ times=1000
 quick && times=50
 rivals="glibc $(installed jemalloc jemalloc-thp mimalloc tcmalloc | tr '\n' ' ')"
 
-once() { # SIDE ARGUMENTS...
-	shift
-	warm 2G
-	measure_as "$side" "$bin/plain_churn" "$@"
-	keep "$side"
-}
-
 compare() { # CASE ARGUMENTS...
 	case_name=$1
 	shift
 	# shellcheck disable=SC2086
-	in_turns "shim ${rivals% }" once "$@"
+	in_turns "shim ${rivals% }" measured 2G "$bin/plain_churn" "$@"
 	row "$case_name/wall" ms wall_ms glibc ratio 0.8
 	row "$case_name/wall/best-rival" ms wall_ms "$rivals" ratio 1.1
 	row "$case_name/cpu" ms cpu_ms glibc - 0

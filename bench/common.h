@@ -190,6 +190,45 @@ static inline size_t size_parse(const char *s)
 	return v;
 }
 
+/* An option of a program: its letter, and where its value goes. */
+struct setting {
+	char letter;
+	size_t *size;
+	int *count;
+	double *number;
+	const char **text;
+	bool *flag; /* of an option without a value */
+};
+
+#define OPTIONS(...) options_read(argc, argv, (const struct setting[]){ __VA_ARGS__, { 0 } })
+
+/* Up to the first word that is no option; optind is its place. */
+static inline void options_read(int argc, char **argv, const struct setting *all)
+{
+	char letters[64] = "+";
+	const struct setting *s;
+	int c;
+
+	for (s = all; s->letter; s++)
+		sprintf(letters + strlen(letters), "%c%s", s->letter, s->flag ? "" : ":");
+	while ((c = getopt(argc, argv, letters)) != -1) {
+		for (s = all; s->letter != c; s++)
+			if (!s->letter)
+				die("usage: see the head of bench/%s.c",
+				    program_invocation_short_name);
+		if (s->size)
+			*s->size = size_parse(optarg);
+		else if (s->count)
+			*s->count = atoi(optarg);
+		else if (s->number)
+			*s->number = atof(optarg);
+		else if (s->text)
+			*s->text = optarg;
+		else
+			*s->flag = true;
+	}
+}
+
 /* ---- Numbers that look random ---------------------------------------------- */
 
 #define RANDOM_START 88172645463325252u
@@ -397,6 +436,35 @@ static inline void report_one(const char *what, const char *unit, double ours, e
 }
 
 /* ---- Other processes ----------------------------------------------------- */
+
+/* Forks. The pause of the parent in microseconds goes to *us, unless that is NULL. */
+static inline pid_t forked(double *us)
+{
+	double t0 = now_ns();
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	if (pid && us)
+		*us = us_since(t0);
+	return pid;
+}
+
+static inline void pipe_open(int fd[2])
+{
+	if (pipe(fd))
+		die("pipe: %s", strerror(errno));
+}
+
+/* Memory that this process will share with its children. */
+static inline void *map_shared(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("no shared memory: %s", strerror(errno));
+	return p;
+}
 
 /* Waits for a child, which must have ended well. */
 static inline void reap(pid_t pid)

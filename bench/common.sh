@@ -198,6 +198,22 @@ in_turns() {
 	done
 }
 
+# measured SIDE SIZE COMMAND...: a turn of most scripts: after a program that touched SIZE, the
+# command under plain_measure; its figures and those that it prints are kept
+measured() {
+	measured_side=$1
+	warm "$2"
+	shift 2
+	measure_as "$measured_side" "$@"
+	keep "$measured_side"
+}
+
+# printed SIDE COMMAND...: the same without plain_measure
+printed() {
+	run_as "$@"
+	keep "$1"
+}
+
 # peak_by FILE...: how the peaks were measured, of files with one peak_by of
 # plain_measure a line: cgroup only if all peaks were measured so.
 peak_by() {

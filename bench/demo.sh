@@ -7,8 +7,8 @@
 # bench/demo.py: workers forked beside a data set, a copy of an array, an array for
 # another process, checkpoints of training. Each part runs once on each side, in turns.
 # More turns follow while the time allows, three at most. bench/demo_page.awk prints the
-# medians as a table and a plot, and writes the plot to build/demo.svg. The losses are
-# marked. Nothing here is a bar. A part whose programs are missing is skipped.
+# medians as a table and a plot. The losses are marked. Nothing here is a bar. A part
+# whose programs are missing is skipped.
 #
 # A part runs in a session of its own. At the end, or after Ctrl-C, all of the session is
 # killed, so no server stays behind. The exit status is 1 if a part failed.
@@ -16,12 +16,10 @@
 #     DEMO_PARTS='redis clone'   only these parts
 #     DEMO_SECONDS=50            begin no further turn that would end later than this
 #     DEMO_MIB=64                at most so much data in each part
-#     DEMO_SVG=FILE              where the plot goes
 . "$(dirname "$0")/common.sh"
 measure=$bin/plain_measure
 need "$measure" "$shim"
 . "$here/demo_redis.sh"
-svg=${DEMO_SVG:-$(dirname "$build")/demo.svg}
 seconds=${DEMO_SECONDS:-50}
 
 # ---- How much data ------------------------------------------------------------
@@ -226,7 +224,7 @@ while [ $turn -le 3 ] && [ -n "$parts" ]; do
 	turn=$((turn + 1))
 done
 [ -n "$ran" ] || fail 'nothing could be run'
-page | awk -v svg="$svg" -f "$here/demo_page.awk" || fail 'the page could not be made'
+page | awk -f "$here/demo_page.awk" || fail 'the page could not be made'
 turns=$(for part in $ran; do echo "$part $(grep -c . "$tmp/$part.turns")"; done | paste -sd, |
 	sed 's/,/, /g')
 [ "$(peak_by "$tmp/by")" = cgroup ] && by='a fresh memory cgroup' ||
@@ -247,7 +245,7 @@ cat <<END
 Medians of all that was measured in these turns: $turns.
 A turn has one process a side. In it are $in_turn.
 Memory: $by.
-The plot is in ${svg#"$root"/}, too. Try it on a program of yours:
+Try it on a program of yours:
 
     ${build#"$root"/}/bin/cowshed run --report -- python3 your_script.py
 END

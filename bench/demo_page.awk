@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# demo_page.awk: the table and the plot of bench/demo.sh; the plot also as a picture (svg=FILE)
+# demo_page.awk: the table and the plot of bench/demo.sh
 #
 # Input, with tabs between:
 #     title  TEXT
@@ -35,8 +35,6 @@ END {
 	if (!n)
 		exit 1
 	draw()
-	if (svg)
-		picture()
 }
 
 function ratio(a, b) {
@@ -102,32 +100,4 @@ function draw(    i, k, axis) {
 	for (i = 0; i * log(10) <= most * step + 0.001; i++)
 		axis = sprintf("%-" bar_of(exp(i * log(10))) "s%s", axis, "1" repeat("0", i))
 	printf "%-24s %" least "s%s\n", "", "", axis
-}
-
-# The same as a picture.
-function picture(    i, x, y, wide, unit, zero, left, end, color) {
-	unit = 9; zero = 190 + least * unit
-	wide = zero + most * unit + 110
-	printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" " \
-	    "font-family=\"sans-serif\" font-size=\"13\">\n", wide, n * 22 + 66 >svg
-	printf "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n" >svg
-	printf "<text x=\"10\" y=\"20\">How many times better (blue) or worse (red) with cowshed" \
-	    "</text>\n" >svg
-	for (i = 0; i * log(10) <= most * step + 0.001; i++) {
-		x = zero + i * log(10) / step * unit
-		printf "<path d=\"M%.1f 32V%d\" stroke=\"#ccc\"/>" \
-		    "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" fill=\"#666\">%s</text>\n", \
-		    x, n * 22 + 40, x, n * 22 + 56, "1" repeat("0", i) >svg
-	}
-	for (i = 1; i <= n; i++) {
-		y = 34 + (i - 1) * 22
-		x = log(gain[i]) / step * unit
-		left = zero; end = zero; color = "#36c"
-		if (x < 0) { left = zero + x; x = -x; color = "#c33" } else end = zero + x
-		printf "<text x=\"10\" y=\"%d\">%s</text><rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" " \
-		    "height=\"16\" fill=\"%s\"/><text x=\"%.1f\" y=\"%d\">%s</text>\n", y + 13, \
-		    label[i], left, y, x, color, end + 5, y + 13, said[i] >svg
-	}
-	print "</svg>" >svg
-	close(svg)
 }

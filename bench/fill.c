@@ -127,8 +127,8 @@ static void first(bool mine, bool huge, struct sides *to)
 	int fd[2];
 	pid_t child;
 
-	if (pipe(fd) < 0 || (child = fork()) < 0)
-		die("a process for the first fill");
+	pipe_open(fd);
+	child = forked(NULL);
 	if (!child) {
 		r = mine ? ours(TRANSPARENT) : rival(huge);
 		_exit(write(fd[1], &r, sizeof(r)) != sizeof(r));

@@ -10,11 +10,10 @@
 #include <cowshed-cuda.h>
 #include <cowshed-share.h>
 
-#include "bench/common.h"
+#include "bench/peer.h"
 #include "cuda/abi.h"
 
 #include <dlfcn.h>
-#include <sys/socket.h>
 
 /* The calls of the driver, by their exported names. */
 #define CALL(need, member, name, symbol, version, parameters)                  \
@@ -135,7 +134,8 @@ static void host(size_t n, bool to_device)
 /* The rival is a plain copy that moves as many bytes in all. */
 static void strided(const char *name, struct cow_tensor *to, struct cow_tensor *from)
 {
-	size_t both = cow_dtype_bytes(cow_tensor_dtype(to)) + cow_dtype_bytes(cow_tensor_dtype(from));
+	size_t both = cow_dtype_bytes(cow_tensor_dtype(to)) +
+	              cow_dtype_bytes(cow_tensor_dtype(from));
 
 	against_plain(name, to, from, (size_t)cow_tensor_numel(from) * both / 2, 0.85);
 }
@@ -322,18 +322,11 @@ int main(void)
 	struct cow__cu_context *context;
 	struct cow_channel *c;
 	size_t large = sized(512 * MIB);
-	int pair[2];
-	pid_t child;
+	struct peer p;
 
 	/* The fork comes before CUDA is started: a child can't use its parent's. */
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
-		die("socketpair: %s", strerror(errno));
-	child = fork();
-	if (child == 0) {
-		close(pair[0]);
-		echo(pair[1]);
-	}
-	close(pair[1]);
+	if (!peer_fork(&p))
+		echo(p.data);
 	if (cow_cuda_start() < 0) {
 		printf("gpu: %s\n", cow_last_error());
 		return 77;
@@ -352,11 +345,11 @@ int main(void)
 	all_strided(quick() ? 1024 : 8192);
 	allocation();
 	clones(quick() ? 64 * MIB : 8 * GIB);
-	must(cow_channel_new(pair[0], NULL, 0, &c));
+	must(cow_channel_new(p.data, NULL, 0, &c));
 	sharing(c, 2 * MIB);
 	sharing(c, sized(1 * GIB));
 	cow_channel_free(c);
-	close(pair[0]);
-	waitpid(child, NULL, 0);
+	close(p.data);
+	waitpid(p.pid, NULL, 0);
 	return 0;
 }

@@ -11,13 +11,8 @@ need "$bin/plain_pair" "$shim"
 
 turns_of 9 7
 
-once() { # SIDE BYTES PAIRS
-	run_as "$1" "$bin/plain_pair" -s "$2" -n "$3" -r 1
-	keep "$1"
-}
-
 pair() { # BYTES PAIRS ON
-	in_turns 'plain shim' once "$1" "$2"
+	in_turns 'plain shim' printed "$bin/plain_pair" -s "$1" -n "$2" -r 1
 	row "$1-bytes" ns pair_ns plain "$3" 1.15
 }
 

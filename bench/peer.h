@@ -26,9 +26,7 @@ static inline bool peer_fork(struct peer *p)
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, data) || socketpair(AF_UNIX, SOCK_STREAM, 0, sync))
 		die("no sockets");
 	fflush(stdout);
-	p->pid = fork();
-	if (p->pid < 0)
-		die("fork: %s", strerror(errno));
+	p->pid = forked(NULL);
 	end = p->pid == 0;
 	p->data = data[end];
 	p->sync = sync[end];

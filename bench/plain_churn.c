@@ -48,17 +48,9 @@ int main(int argc, char **argv)
 {
 	pthread_t thread[64];
 	size_t threads = 1;
-	int c;
 
-	while ((c = getopt(argc, argv, "l:m:a:n:t:")) != -1)
-		switch (c) {
-		case 'l': least = size_parse(optarg); break;
-		case 'm': most = size_parse(optarg); break;
-		case 'a': blocks = size_parse(optarg); break;
-		case 'n': times = size_parse(optarg); break;
-		case 't': threads = size_parse(optarg); break;
-		default: die("usage: see the head of bench/plain_churn.c");
-		}
+	OPTIONS({ 'l', .size = &least }, { 'm', .size = &most }, { 'a', .size = &blocks },
+	        { 'n', .size = &times }, { 't', .size = &threads });
 	if (!least || most < least || !blocks || !threads || threads > 64)
 		die("usage: see the head of bench/plain_churn.c");
 	for (size_t i = 1; i < threads; i++)

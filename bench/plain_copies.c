@@ -59,15 +59,10 @@ static void follow(const char *mode, char *copy, int cycle)
 int main(int argc, char **argv)
 {
 	const char *mode = "read";
-	int cycles = 10, c;
+	int cycles = 10;
 
-	while ((c = getopt(argc, argv, "m:b:n:")) != -1)
-		switch (c) {
-		case 'm': mode = optarg; break;
-		case 'b': bytes = size_parse(optarg) & -PAGE; break;
-		case 'n': cycles = atoi(optarg); break;
-		default: die("usage: plain_copies [-m M] [-b B] [-n N]");
-		}
+	OPTIONS({ 'm', .text = &mode }, { 'b', .size = &bytes }, { 'n', .count = &cycles });
+	bytes &= -PAGE;
 	source = block_of(bytes, false, 1);
 	for (int i = 0; i < cycles; i++) {
 		struct moment begin = moment_now();

@@ -31,7 +31,7 @@
 
 static size_t block_bytes = 64 * MIB, total = GIB;
 static bool huge, scattered, concurrent;
-static char mode = 'x'; /* e(x)it, (e)xec, (r)ead */
+static const char *mode = "exit";
 static double percent = 100;
 static char **blocks;
 static unsigned char *base; /* what each block was filled with */
@@ -128,11 +128,11 @@ static void child_main(unsigned char last, int hold)
 
 	if (hold >= 0 && read(hold, &byte, 1) != 1)
 		_exit(3);
-	if (mode == 'e') {
+	if (!strcmp(mode, "exec")) {
 		execl("/bin/true", "true", (char *)NULL);
 		_exit(127);
 	}
-	_exit(mode == 'r' ? child_read(last) : 0);
+	_exit(!strcmp(mode, "read") ? child_read(last) : 0);
 }
 
 static void rewrite(unsigned char value)
@@ -158,14 +158,6 @@ static void renew(size_t n, unsigned char value, size_t *next)
 	}
 }
 
-static void wait_for(pid_t pid, int number)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid || status)
-		die("cycle %d: the child saw wrong bytes or crashed (%#x)", number, status);
-}
-
 static void cycle(int number, size_t renewed, size_t *next)
 {
 	double pause_us, wait_us, write_us = 0, renew_us, t;
@@ -175,24 +167,20 @@ static void cycle(int number, size_t renewed, size_t *next)
 	int hold[2] = { -1, -1 };
 	pid_t pid;
 
-	if (concurrent && pipe(hold))
-		die("pipe");
+	if (concurrent)
+		pipe_open(hold);
 	begin = moment_now();
-	pid = fork();
+	pid = forked(&pause_us);
 	if (pid == 0)
 		child_main(value - 1, hold[0]);
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
-	pause_us = us_since(begin.wall);
 	t = now_ns();
 	if (concurrent) {
 		rewrite(value);
 		write_us = us_since(t);
 		t = now_ns();
-		if (write(hold[1], "", 1) != 1)
-			die("the child ended too early");
+		byte_out(hold[1]);
 	}
-	wait_for(pid, number);
+	reap(pid);
 	wait_us = us_since(t);
 	t = now_ns();
 	if (concurrent) {
@@ -213,29 +201,6 @@ static void cycle(int number, size_t renewed, size_t *next)
 	fflush(stdout);
 }
 
-static void options(int argc, char **argv, int *cycles, int *idle, int *busy,
-                    double *renew_percent)
-{
-	int c;
-
-	while ((c = getopt(argc, argv, "m:w:sct:B:R:n:b:S:H")) != -1)
-		switch (c) {
-		case 'm': mode = !strcmp(optarg, "exec") ? 'e' :
-		                 !strcmp(optarg, "read") ? 'r' : 'x'; break;
-		case 'w': percent = atof(optarg); break;
-		case 's': scattered = true; break;
-		case 'c': concurrent = true; break;
-		case 't': *idle = atoi(optarg); break;
-		case 'B': *busy = atoi(optarg); break;
-		case 'R': *renew_percent = atof(optarg); break;
-		case 'n': *cycles = atoi(optarg); break;
-		case 'b': block_bytes = size_parse(optarg); break;
-		case 'S': total = size_parse(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: see the head of bench/plain_cycle.c");
-		}
-}
-
 int main(int argc, char **argv)
 {
 	int cycles = 9, idle = 0, busy = 0;
@@ -244,7 +209,10 @@ int main(int argc, char **argv)
 	size_t next = 0;
 	int n = 0;
 
-	options(argc, argv, &cycles, &idle, &busy, &renew_percent);
+	OPTIONS({ 'm', .text = &mode }, { 'w', .number = &percent }, { 's', .flag = &scattered },
+	        { 'c', .flag = &concurrent }, { 't', .count = &idle }, { 'B', .count = &busy },
+	        { 'R', .number = &renew_percent }, { 'n', .count = &cycles },
+	        { 'b', .size = &block_bytes }, { 'S', .size = &total }, { 'H', .flag = &huge });
 	blocks = blocks_of(total, block_bytes, huge, 0, &count);
 	base = calloc(count + 1, 1);
 	if (!base || idle + busy > 64)

@@ -17,19 +17,13 @@
 int main(int argc, char **argv)
 {
 	size_t block = 64 * MIB, total = 4 * GIB, count;
-	int forks = 10, c;
+	int forks = 10;
 	bool huge = false;
 	char **blocks;
 	double t0;
 
-	while ((c = getopt(argc, argv, "b:t:n:H")) != -1)
-		switch (c) {
-		case 'b': block = size_parse(optarg); break;
-		case 't': total = size_parse(optarg); break;
-		case 'n': forks = atoi(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: plain_fork [-b B] [-t T] [-n N] [-H]");
-		}
+	OPTIONS({ 'b', .size = &block }, { 't', .size = &total }, { 'n', .count = &forks },
+	        { 'H', .flag = &huge });
 	t0 = now_ns();
 	blocks = blocks_of(total, block, huge, 1, &count);
 	printf("fill_ms=%.3f huge_mib=%.0f\n", ms_since(t0),
@@ -41,12 +35,9 @@ int main(int argc, char **argv)
 		pid_t pid;
 
 		t0 = now_ns();
-		pid = fork();
+		pid = forked(&pause_us);
 		if (pid == 0)
 			_exit(blocks[i % count][i] != 1);
-		pause_us = us_since(t0);
-		if (pid < 0)
-			die("fork: %s", strerror(errno));
 		reap(pid);
 		printf("fork=%zu pause_us=%.2f gone_us=%.2f\n", i, pause_us, us_since(t0));
 	}

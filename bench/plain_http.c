@@ -108,16 +108,10 @@ int main(int argc, char **argv)
 {
 	static struct client c[CLIENTS_MAX];
 	double seconds = 4, warm = 1, t0;
-	int option, clients = 8;
+	int clients = 8;
 
-	while ((option = getopt(argc, argv, "s:c:t:w:")) != -1)
-		switch (option) {
-		case 's': socket_path = optarg; break;
-		case 'c': clients = atoi(optarg); break;
-		case 't': seconds = atof(optarg); break;
-		case 'w': warm = atof(optarg); break;
-		default: die("usage: see the head of bench/plain_http.c");
-		}
+	OPTIONS({ 's', .text = &socket_path }, { 'c', .count = &clients },
+	        { 't', .number = &seconds }, { 'w', .number = &warm });
 	if (!socket_path || clients < 1 || clients > CLIENTS_MAX)
 		die("usage: see the head of bench/plain_http.c");
 	for (int i = 0; i < clients; i++) {

@@ -35,14 +35,9 @@ static void fork_and_rewrite(char **blocks, size_t count, size_t block, int valu
 {
 	int gate[2];
 	char end;
-	pid_t pid;
 
-	if (pipe(gate) < 0)
-		die("pipe failed");
-	pid = fork();
-	if (pid < 0)
-		die("fork failed");
-	if (pid == 0) {
+	pipe_open(gate);
+	if (forked(NULL) == 0) {
 		close(gate[1]);
 		_exit(read(gate[0], &end, 1) != 0);
 	}
@@ -55,17 +50,11 @@ static void fork_and_rewrite(char **blocks, size_t count, size_t block, int valu
 int main(int argc, char **argv)
 {
 	size_t total = 512 * MIB, block = 16 * MIB, count;
-	int forks = 4, c;
+	int forks = 4;
 	char **blocks;
 	double t0;
 
-	while ((c = getopt(argc, argv, "S:b:n:")) != -1)
-		switch (c) {
-		case 'S': total = size_parse(optarg); break;
-		case 'b': block = size_parse(optarg); break;
-		case 'n': forks = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_late.c");
-		}
+	OPTIONS({ 'S', .size = &total }, { 'b', .size = &block }, { 'n', .count = &forks });
 	if (block < PAGE)
 		die("sizes that can't be");
 	blocks = blocks_of(total, block, false, 1, &count);

@@ -44,9 +44,8 @@ static int run(char **argv, const char *shim, const char *directory,
 	int status, go[2];
 	pid_t pid;
 
-	if (pipe(go))
-		die("pipe");
-	pid = fork();
+	pipe_open(go);
+	pid = forked(NULL);
 	if (pid == 0) {
 		char byte;
 
@@ -61,8 +60,6 @@ static int run(char **argv, const char *shim, const char *directory,
 		execvp(argv[0], argv);
 		die("%s: %s", argv[0], strerror(errno));
 	}
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
 	close(go[0]);
 	meter_put(m, pid);
 	t0 = now_ns();
@@ -82,18 +79,16 @@ int main(int argc, char **argv)
 	bool sampled = false;
 	struct rusage r;
 	struct meter m;
-	int c, status;
+	size_t touched = 0;
+	int status;
 	FILE *f;
 
-	while ((c = getopt(argc, argv, "+ao:p:d:w:")) != -1)
-		switch (c) {
-		case 'a': sampled = true; break;
-		case 'o': out = optarg; break;
-		case 'p': shim = optarg; break;
-		case 'd': directory = optarg; break;
-		case 'w': warm_host(size_parse(optarg)); return 0;
-		default: die("usage: see the head of bench/plain_measure.c");
-		}
+	OPTIONS({ 'a', .flag = &sampled }, { 'o', .text = &out }, { 'p', .text = &shim },
+	        { 'd', .text = &directory }, { 'w', .size = &touched });
+	if (touched) {
+		warm_host(touched);
+		return 0;
+	}
 	if (optind >= argc)
 		die("no program is named; usage: see the head of bench/plain_measure.c");
 	meter_open(&m);

@@ -211,9 +211,9 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 	int down[2], up[2];
 
 	meter_open(&j->meter);
-	if (pipe(down) || pipe(up))
-		die("pipe");
-	j->pid = fork();
+	pipe_open(down);
+	pipe_open(up);
+	j->pid = forked(NULL);
 	if (j->pid == 0) {
 		const char *bytes = named("%zu", size), *number = named("%u", seed);
 		char go;
@@ -233,8 +233,6 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		execl("/proc/self/exe", "plain_memory", how, bytes, number, (char *)NULL);
 		_exit(127);
 	}
-	if (j->pid < 0)
-		die("fork");
 	setpgid(j->pid, j->pid);
 	close(down[0]);
 	close(up[1]);
@@ -417,7 +415,7 @@ static void rounds_map(int fd)
 
 int main(int argc, char **argv)
 {
-	int c, kills = 20;
+	int kills = 20;
 
 	if (argc == 4 && argv[1][0] != '-') {
 		from_driver = 10;
@@ -430,12 +428,7 @@ int main(int argc, char **argv)
 		worker();
 	}
 	size = sized(512 * MIB);
-	while ((c = getopt(argc, argv, "p:n:")) != -1)
-		switch (c) {
-		case 'p': shim = optarg; break;
-		case 'n': kills = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_memory.c");
-		}
+	OPTIONS({ 'p', .text = &shim }, { 'n', .count = &kills });
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	rounds_fd = memfd_create("rounds", MFD_CLOEXEC);

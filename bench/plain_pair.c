@@ -11,21 +11,14 @@
 
 int main(int argc, char **argv)
 {
-	long pairs = 20 * 1000 * 1000;
 	size_t bytes = 64;
-	int c, n = 3;
+	int n = 3, pairs = 20 * 1000 * 1000;
 
-	while ((c = getopt(argc, argv, "s:n:r:")) != -1)
-		switch (c) {
-		case 's': bytes = size_parse(optarg); break;
-		case 'n': pairs = atol(optarg); break;
-		case 'r': n = atoi(optarg); break;
-		default: die("usage: plain_pair [-s BYTES] [-n N] [-r N]");
-		}
+	OPTIONS({ 's', .size = &bytes }, { 'n', .count = &pairs }, { 'r', .count = &n });
 	for (int i = -1; i < n; i++) { /* the first round warms up */
 		double t0 = now_ns();
 
-		for (long k = 0; k < pairs; k++) {
+		for (int k = 0; k < pairs; k++) {
 			char *p = malloc(bytes);
 
 			use(p);

@@ -2,13 +2,13 @@
 /*
  * Clients of a redis-server that saves again and again
  *
- *      plain_redis -s SOCKET [-k KEYS] [-b BYTES] [-n SAVES] [-g SECONDS] [-w WRITES]
+ *      plain_redis -s SOCKET [-k KEYS] [-b BYTES] [-n SAVES] [-g SECONDS]
  *
  * The server holds the KEYS values of BYTES that `debug populate` made. Two threads talk
  * to it all the time:
  *
  *   the load     four connections with 16 requests each in flight, as many requests as
- *                the server takes. WRITES of 16 requests overwrite a random value, the
+ *                the server takes. Two of 16 requests overwrite a random value, the
  *                others read one. Each connection has keys of its own, so the thread
  *                knows which value each reply has to bring.
  *   the watch    one connection with one request every millisecond, that reads or writes
@@ -33,12 +33,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CONNECTIONS = 4, DEPTH = 16, BATCH = 64, HEAD = 22, SAMPLES = 1 << 20 };
+enum { CONNECTIONS = 4, DEPTH = 16, WRITES = 2, BATCH = 64, HEAD = 22, SAMPLES = 1 << 20 };
 
 enum phase { BEFORE, SAVING, BETWEEN, PHASES };
 
 static const char *socket_path;
-static uint32_t keys = 1800000, bytes = 1000, writes = 2;
+static size_t keys = 1800000, bytes = 1000;
 static uint32_t *turns; /* of each key: the number of its last write, 0: none */
 static atomic_bool over;
 static atomic_int phase; /* of enum phase */
@@ -111,7 +111,7 @@ static void client_send(struct client *c, uint32_t number)
 		               CONNECTIONS + number;
 
 		c->key[i] = key;
-		c->set[i] = i % DEPTH < writes;
+		c->set[i] = i < WRITES;
 		if (c->set[i]) {
 			value_make(value, key, ++turns[key]);
 			sprintf(name, "key:%u", key);
@@ -282,20 +282,12 @@ static void check_all(struct resp *r)
 int main(int argc, char **argv)
 {
 	double seconds = 5, t0;
-	int c, saves = 10;
+	int saves = 10;
 	pthread_t threads[2];
 	struct resp *r;
 
-	while ((c = getopt(argc, argv, "s:k:b:n:g:w:")) != -1)
-		switch (c) {
-		case 's': socket_path = optarg; break;
-		case 'k': keys = atoi(optarg); break;
-		case 'b': bytes = atoi(optarg); break;
-		case 'n': saves = atoi(optarg); break;
-		case 'g': seconds = atof(optarg); break;
-		case 'w': writes = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_redis.c");
-		}
+	OPTIONS({ 's', .text = &socket_path }, { 'k', .size = &keys }, { 'b', .size = &bytes },
+	        { 'n', .count = &saves }, { 'g', .number = &seconds });
 	if (!socket_path || keys < CONNECTIONS || bytes < 32 || bytes > 4000)
 		die("usage: see the head of bench/plain_redis.c");
 	turns = calloc(keys, sizeof(*turns));

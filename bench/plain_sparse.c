@@ -17,15 +17,8 @@ int main(int argc, char **argv)
 	uint64_t state = RANDOM_START;
 	bool huge = false;
 	char *p;
-	int c;
 
-	while ((c = getopt(argc, argv, "s:p:H")) != -1)
-		switch (c) {
-		case 's': bytes = size_parse(optarg); break;
-		case 'p': permille = size_parse(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: see the head of bench/plain_sparse.c");
-		}
+	OPTIONS({ 's', .size = &bytes }, { 'p', .size = &permille }, { 'H', .flag = &huge });
 	pages = bytes / PAGE;
 	n = pages / 1000 * permille;
 	p = block_of(bytes, huge, -1);

@@ -57,20 +57,6 @@ static double private_of(pid_t pid)
 	return file_kb(path, "Private_Dirty") + file_kb(path, "Private_Clean");
 }
 
-static double fork_us(int n, const int *ready, pid_t *pid)
-{
-	double t0 = now_ns(), us;
-
-	*pid = fork();
-	if (*pid == 0)
-		child(n, ready[1]);
-	us = us_since(t0);
-	if (*pid < 0)
-		die("fork %d: %s", n, strerror(errno));
-	byte_in(ready[0]);
-	return us;
-}
-
 static double reap_ms(const pid_t *pids, int n)
 {
 	double t0 = now_ns();
@@ -92,11 +78,16 @@ static void run(int n)
 	size_t tenth = n < 10 ? 1 : (size_t)n / 10;
 	int ready[2];
 
-	if (!us || !pids || pipe(ready))
+	if (!us || !pids)
 		die("no memory");
+	pipe_open(ready);
 	before = available();
-	for (int i = 0; i < n; i++)
-		us[i] = fork_us(i, ready, &pids[i]);
+	for (int i = 0; i < n; i++) {
+		pids[i] = forked(&us[i]);
+		if (pids[i] == 0)
+			child(i, ready[1]);
+		byte_in(ready[0]);
+	}
 	cost = (before - available()) / n;
 	printf("private_kib=%.0f cost_kib=%.0f ", private_of(pids[n / 2]) / KIB, cost / KIB);
 	ms = reap_ms(pids, n);
@@ -108,17 +99,10 @@ static void run(int n)
 
 int main(int argc, char **argv)
 {
-	int n = 1000, c;
+	int n = 1000;
 
-	while ((c = getopt(argc, argv, "b:t:n:p:H")) != -1)
-		switch (c) {
-		case 'b': block = size_parse(optarg); break;
-		case 't': total = size_parse(optarg); break;
-		case 'n': n = atoi(optarg); break;
-		case 'p': pages = size_parse(optarg); break;
-		case 'H': huge = true; break;
-		default: die("usage: plain_template [-b B] [-t T] [-n N] [-p P] [-H]");
-		}
+	OPTIONS({ 'b', .size = &block }, { 't', .size = &total }, { 'n', .count = &n },
+	        { 'p', .size = &pages }, { 'H', .flag = &huge });
 	if (n < 1 || !pages || pages > total / PAGE)
 		die("bad number");
 	blocks = blocks_of(total, block, huge, 1, &count);

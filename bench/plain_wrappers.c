@@ -2,7 +2,7 @@
 /*
  * The cost of calls that a preloaded library wraps
  *
- *      plain_wrappers [-t] [-r ROUNDS]
+ *      plain_wrappers [-t]
  *
  * Each call below may block, but does not here: there is something to take, it must not
  * wait, or the kernel refuses its arguments (accept, the sleeps: else they take far
@@ -31,7 +31,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-enum { BATCH = 1000 };
+enum { BATCH = 1000, ROUNDS = 255 };
 typedef void any_fn(void);
 
 static int zero_fd, event_fd, poll_fd, pair_fd[2];
@@ -120,7 +120,7 @@ static double batch(const struct call *c, any_fn *f)
 	return (now_ns() - t0) / BATCH;
 }
 
-static void measure(const struct call *c, void *libc, int count)
+static void measure(const struct call *c, void *libc)
 {
 	any_fn *outer = (any_fn *)dlsym(RTLD_DEFAULT, c->symbol);
 	any_fn *inner = (any_fn *)dlsym(libc, c->symbol);
@@ -128,7 +128,7 @@ static void measure(const struct call *c, void *libc, int count)
 
 	if (!outer || !inner)
 		die("%s: %s", c->symbol, dlerror());
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < ROUNDS; i++) {
 		double a, b;
 
 		if (i % 2) {
@@ -151,21 +151,15 @@ int main(int argc, char **argv)
 {
 	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 	pthread_t thread;
-	int c, count = 255;
 	bool threads = false;
 
-	while ((c = getopt(argc, argv, "tr:")) != -1)
-		switch (c) {
-		case 't': threads = true; break;
-		case 'r': count = atoi(optarg); break;
-		default: die("usage: plain_wrappers [-t] [-r ROUNDS]");
-		}
+	OPTIONS({ 't', .flag = &threads });
 	if (!libc)
 		die("no libc.so.6 in this process: %s", dlerror());
 	prepare();
 	if (threads && pthread_create(&thread, NULL, idle, NULL))
 		die("no thread");
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		measure(&calls[i], libc, count);
+		measure(&calls[i], libc);
 	return 0;
 }

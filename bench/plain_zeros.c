@@ -14,12 +14,11 @@
 
 static void fork_once(char *p, size_t bytes, int i)
 {
-	double t0 = now_ns(), us;
-	pid_t pid = fork();
+	double us;
+	pid_t pid = forked(&us);
 
 	if (pid == 0)
 		_exit(p[bytes - 1] != 0 && p[bytes - 1] != 1);
-	us = us_since(t0);
 	reap(pid);
 	printf("fork=%d pause_us=%.2f\n", i, us);
 	memset(p + bytes / 10 * (size_t)(i % 10), 1, bytes / 10);
@@ -29,19 +28,13 @@ int main(int argc, char **argv)
 {
 	size_t bytes = GIB, percent = 0;
 	bool reads = false;
-	int forks = 0, c;
+	int forks = 0;
 	long sum = 0;
 	double t0;
 	char *p;
 
-	while ((c = getopt(argc, argv, "s:w:rf:")) != -1)
-		switch (c) {
-		case 's': bytes = size_parse(optarg); break;
-		case 'w': percent = size_parse(optarg); break;
-		case 'r': reads = true; break;
-		case 'f': forks = atoi(optarg); break;
-		default: die("usage: see the head of bench/plain_zeros.c");
-		}
+	OPTIONS({ 's', .size = &bytes }, { 'w', .size = &percent }, { 'r', .flag = &reads },
+	        { 'f', .count = &forks });
 	t0 = now_ns();
 	p = calloc(1, bytes);
 	if (!p)

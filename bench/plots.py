@@ -82,7 +82,7 @@ def lines_of(axes, curves, scale=1.0):
                       marker=marker, markersize=4, linewidth=1.4, label=name)
 
 
-def panels(count=1, height=3.6):
+def panels_side_by_side(count=1, height=3.6):
     figure, axes = pyplot.subplots(1, count, figsize=(4.2 * count + 1.4, height), squeeze=False,
                                    sharey=True)
     return figure, list(axes[0])
@@ -98,23 +98,35 @@ def finish(figure, axes, columns=2):
 # ---- Plots: each returns a function that draws, or None --------------------------------------
 
 
-def clone_by_size(f):
-    curves = [
-        ("cowshed: clone, write a page, drop", "cowshed",
-         curve(f, "curves", r"size/(\w+)", "ours", size_of)),
-        ("malloc, memcpy, write, free", "rival",
-         curve(f, "curves", r"size/(\w+)", "rival", size_of)),
-        ("the same in huge pages", "other",
-         curve(f, "curves", r"size/(\w+)/huge-pages", "rival", size_of)),
-    ]
+def panels_of(panels, x_label, y_label, columns=2, scale=1.0, height=3.6, by_size=False,
+              shares=None, from_zero=False):
+    """A plot of panels side by side. Each is (title, curves); curves are (name, style, points)."""
+    figure, all_axes = panels_side_by_side(len(panels), height)
+    for axes, (title, curves) in zip(all_axes, panels):
+        lines_of(axes, curves, scale)
+        axes_of(axes, x_label, y_label if axes is all_axes[0] else "",
+                [x for x, _ in curves[0][2]] if by_size else None, shares)
+        if from_zero:
+            axes.set_xscale("symlog", linthresh=0.1)
+            axes.set_xticks([0, 0.1, 1, 10, 100], ["0", "0.1 %", "1 %", "10 %", "100 %"])
+            axes.minorticks_off()
+        if title:
+            axes.set_title(title, fontsize=10)
+    finish(figure, all_axes, columns)
+    return figure
 
-    def draw():
-        figure, axes = panels()
-        lines_of(axes[0], curves)
-        axes_of(axes[0], "size", "us", sizes=[x for x, _ in curves[0][2]])
-        finish(figure, axes)
-        return figure
-    return draw if curves[0][2] else None
+
+def clone_by_size(f):
+    def sized(pattern, key):
+        return curve(f, "curves", pattern, key, size_of)
+
+    curves = [
+        ("cowshed: clone, write a page, drop", "cowshed", sized(r"size/(\w+)", "ours")),
+        ("malloc, memcpy, write, free", "rival", sized(r"size/(\w+)", "rival")),
+        ("the same in huge pages", "other", sized(r"size/(\w+)/huge-pages", "rival")),
+    ]
+    return (lambda: panels_of([("", curves)], "size", "us", by_size=True)) \
+        if curves[0][2] else None
 
 
 def written(f):
@@ -128,69 +140,39 @@ def written(f):
             ("the same in huge pages", "other", curve(f, "curves", at + "/huge-pages", "rival")),
         ]
 
-    def draw():
-        figure, axes = panels(2, 4.2)
-        for at, how, title in zip(axes, ("run", "scattered"), ("in one run", "scattered")):
-            lines_of(at, curves(how), 1e-3)
-            axes_of(at, "share of pages written", "ms" if how == "run" else "",
-                    shares=[0.1, 1, 10, 100])
-            at.set_title(title, fontsize=10)
-        finish(figure, axes, 3)
-        return figure
-    return draw if curves("run")[0][2] else None
+    panels = [("in one run", curves("run")), ("scattered", curves("scattered"))]
+    return (lambda: panels_of(panels, "share of pages written", "ms", 3, 1e-3, 4.2,
+                              shares=[0.1, 1, 10, 100])) if panels[0][1][0][2] else None
+
+
+def fork_curves(f, ours, huge, x=float):
+    """The three sides of fork.sh; `ours` and `huge` are the patterns of their cases."""
+    return [("cowshed", "cowshed", curve(f, "fork", ours, "ours", x)),
+            ("glibc, 4 KiB pages", "rival", curve(f, "fork", ours, "rival", x)),
+            ("glibc, huge pages", "other", curve(f, "fork", huge, "rival", x))]
 
 
 def fork_by_size(f):
-    def curves(which):
-        at = r"/([^/]+)/64MiB-blocks"
-        return [
-            ("cowshed", "cowshed", curve(f, "fork", which + at, "ours", size_of)),
-            ("glibc, 4 KiB pages", "rival", curve(f, "fork", which + at, "rival", size_of)),
-            ("glibc, huge pages", "other",
-             curve(f, "fork", which + "/huge" + at, "rival", size_of)),
-        ]
-
-    def draw():
-        figure, axes = panels(2)
-        for at, which in zip(axes, ("first", "tenth")):
-            lines_of(at, curves(which))
-            axes_of(at, "heap", "us" if which == "first" else "",
-                    sizes=[x for x, _ in curves(which)[0][2]])
-            at.set_title(f"{which} fork", fontsize=10)
-        finish(figure, axes, 3)
-        return figure
-    return draw if len(curves("first")[0][2]) > 1 else None
+    at = "/([^/]+)/64MiB-blocks"
+    panels = [(f"{which} fork", fork_curves(f, which + at, f"{which}/huge{at}", size_of))
+              for which in ("first", "tenth")]
+    return (lambda: panels_of(panels, "heap", "us", 3, by_size=True)) \
+        if len(panels[0][1][0][2]) > 1 else None
 
 
 def fork_by_written(f):
-    def curves(what):
-        at = r"/[^/]+/([\d.]+)%"
-        return [
-            ("cowshed", "cowshed", curve(f, "fork", f"written-{what}{at}", "ours")),
-            ("glibc, 4 KiB pages", "rival", curve(f, "fork", f"written-{what}{at}", "rival")),
-            ("glibc, huge pages", "other", curve(f, "fork", f"written-{what}/huge{at}", "rival")),
-        ]
-
-    def draw():
-        figure, axes = panels(2)
-        for at, what, title in zip(axes, ("pause", "wall"),
-                                   ("pause of fork", "fork, child exits, wait, write")):
-            lines_of(at, curves(what), 1e-3)
-            axes_of(at, "share written between forks", "ms" if what == "pause" else "")
-            at.set_xscale("symlog", linthresh=0.1)
-            at.set_xticks([0, 0.1, 1, 10, 100], ["0", "0.1 %", "1 %", "10 %", "100 %"])
-            at.minorticks_off()
-            at.set_title(title, fontsize=10)
-        finish(figure, axes, 3)
-        return figure
-    return draw if curves("pause")[0][2] else None
+    at = r"/[^/]+/([\d.]+)%"
+    panels = [(title, fork_curves(f, f"written-{what}{at}", f"written-{what}/huge{at}"))
+              for what, title in (("pause", "pause of fork"),
+                                  ("wall", "fork, child exits, wait, write"))]
+    return (lambda: panels_of(panels, "share written between forks", "ms", 3, 1e-3,
+                              from_zero=True)) if panels[0][1][0][2] else None
 
 
 def dots(rows, sides, label, log=False):
     """One row a name: a marker for each side; 1 is the rival's."""
-    figure, axes = panels(1, 1.4 + 0.19 * len(rows))
+    figure, (at,) = panels_side_by_side()
     figure.set_size_inches(7.2, 1.6 + 0.19 * len(rows))
-    at = axes[0]
     for side, style in sides:
         points = [(values[side], -i) for i, (_, values) in enumerate(rows)
                   if values.get(side) is not None]

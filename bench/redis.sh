@@ -17,7 +17,7 @@
 # 99.9th percentile of one slow client is not above the plain server's. The peak of the
 # cgroup, without the files that the server saved, is at most 1.05 times the plain one.
 # No thread waits for more than 1 ms for a slice of healing, if the library counts that.
-# REDIS_SIDES="plain shim" leaves the other side out.
+# BENCH_SIDES="plain shim" leaves the other side out.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_measure" "$bin/plain_redis" "$lib/../bin/cowshed" "$shim"
 for program in redis-server redis-cli; do
@@ -77,10 +77,7 @@ take() { # SIDE: keeps the figures of a server
 }
 
 warm 6G
-sides=${REDIS_SIDES:-${BENCH_SIDES:-plain shim jemalloc-thp}}
-for side in $sides; do
-	case $side in plain | shim | jemalloc-thp) ;; *) fail "there is no such side: $side" ;; esac
-done
+sides=${BENCH_SIDES:-plain shim jemalloc-thp}
 in_turns "$sides" once
 row later us later - ours 1000
 row later/each us each - worst 1000

@@ -15,14 +15,14 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn late
+all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
 	mimalloc_bench template cycle memory pair wrappers copies tensors instructions redis prefork
-	programs file saver stall give broker cuda_cache scaling python'
+	programs file stall give broker cuda_cache scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
 for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS PREFORK_SECONDS PREFORK_BYTES BORDER_TOTAL BORDER_BLOCK \
-	BORDER_SECONDS BORDER_OPTIONS BASE; do
+	BORDER_SECONDS BENCH_OPTIONS; do
 	eval "value=\${$name:-}"
 	[ -z "$value" ] || command="$name='$value' $command"
 done

@@ -100,19 +100,16 @@ static struct cow_storage *written(size_t bytes, void **ret)
 /* Forks a child that waits until the pipe is closed; returns the microseconds of fork(). */
 static double child(const int pipe_fds[2])
 {
-	double begin = now_ns();
-	pid_t pid = fork();
+	double us = 0;
 	char c;
 
-	if (pid < 0)
-		die("fork: %s", strerror(errno));
-	if (pid == 0) {
+	if (forked(&us) == 0) {
 		close(pipe_fds[1]);
 		while (read(pipe_fds[0], &c, 1) < 0)
 			;
 		_exit(0);
 	}
-	return us_since(begin);
+	return us;
 }
 
 static void processes(size_t count)
@@ -124,8 +121,7 @@ static void processes(size_t count)
 	void *p;
 
 	s = written(256 * MIB, &p);
-	if (pipe(fds) < 0)
-		die("pipe: %s", strerror(errno));
+	pipe_open(fds);
 	begin = now_ns();
 	first = child(fds);
 	for (size_t i = 1; i < count; i++)
@@ -188,8 +184,7 @@ static void bytes(size_t mib)
 	must(cow_storage_lazy_clone(s, &clone));
 	cloned = us_since(t0);
 	cow_storage_unref(clone);
-	if (pipe(fds) < 0)
-		die("pipe: %s", strerror(errno));
+	pipe_open(fds);
 	forked = child(fds);
 	close(fds[1]);
 	wait(NULL);

@@ -13,7 +13,7 @@
  *             apart: the first message of all, by which the other process joins the
  *             group; the first message of a storage; later messages
  *
- * Python's multiprocessing (bench/share.py) is another rival, in turns with ours:
+ * Python's multiprocessing (bench/share.py) is another rival of the many, in turns with ours:
  * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer storages,
  * and its figures are for one storage. They include the cost of the interpreter, which
  * a Python program pays, too.
@@ -308,19 +308,10 @@ static void python_many(struct series make[2], struct series send[2])
 	for (int i = 0; i < 2; i++) {
 		double m, s;
 
-		python(named("many %d %s", i || quick() ? 1000 : 10000, ways[i]), &m, &s);
+		python(named("%d %s", i || quick() ? 1000 : 10000, ways[i]), &m, &s);
 		series_add(&make[i], m);
 		series_add(&send[i], s);
 	}
-}
-
-static void python_large(size_t bytes, struct series *trips, struct series *beyond)
-{
-	double trip, more;
-
-	python(named("large %zu 21", bytes), &trip, &more);
-	series_add(trips, trip);
-	series_add(beyond, more);
 }
 
 static void beyond_trips(struct series *s, const struct series *trips)
@@ -331,9 +322,8 @@ static void beyond_trips(struct series *s, const struct series *trips)
 		s->v[i] -= trip;
 }
 
-static void all_large(size_t bytes, bool has_python)
+static void all_large(size_t bytes)
 {
-	static struct series python_trips, python_beyond;
 	static struct large l;
 	const char *name;
 
@@ -341,8 +331,6 @@ static void all_large(size_t bytes, bool has_python)
 	for (int i = 0; i < 5; i++) {
 		warm_host(2 * bytes + bytes / 4);
 		large(bytes, rounds(21), &l);
-		if (has_python)
-			python_large(bytes, &python_trips, &python_beyond);
 	}
 	name = size_name(bytes);
 	beyond_trips(&l.joining, &l.trips);
@@ -352,11 +340,6 @@ static void all_large(size_t bytes, bool has_python)
 	report(named("clone-of-%s-one-page", name), "us", &l.later, NULL, BAR_OURS, 100);
 	report(named("clone-of-%s-one-page/first", name), "us", &l.first, NULL, BAR_OURS, 100);
 	report(named("clone-of-%s-one-page/joining", name), "us", &l.joining, NULL, BAR_OURS, 100);
-	if (!has_python)
-		return;
-	report_ratio("round-trip/multiprocessing", "us", &python_trips, NULL);
-	report_faster(named("clone-of-%s-one-page/multiprocessing", name), "us", &l.later,
-	              &python_beyond);
 }
 
 /* ---- All of it ------------------------------------------------------------ */
@@ -418,6 +401,6 @@ int main(int argc, char **argv)
 	all_many(count, has_python);
 	report_many(has_python);
 	for (size_t i = 0; i < COUNT_OF(sizes); i++)
-		all_large(sized(sizes[i]), has_python && sizes[i] == GIB);
+		all_large(sized(sizes[i]));
 	return 0;
 }

@@ -12,24 +12,15 @@ need "$bin/plain_sparse" "$bin/plain_measure" "$shim"
 
 turns_of 3 3
 
-once() { # SIDE ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
-	rivals=$2
-	shift 2
-	[ "$side" = shim ] && rivals=
-	# shellcheck disable=SC2086
-	measure_as "$side" "$bin/plain_sparse" $rivals "$@"
-	keep "$side"
+compare() { # CASE RIVAL ON ARGUMENTS...
+	case_name=$1 rival=$2 on=$3
+	shift 3
+	in_turns "$rival shim" measured 1G "$bin/plain_sparse" "$@"
+	row "$case_name" MiB peak_mib $rival "$on" 2
 }
 
-compare() { # CASE ON ARGUMENTS...
-	case_name=$1 on=$2
-	shift 2
-	in_turns 'plain shim' once "$@"
-	row "$case_name" MiB peak_mib plain "$on" 2
-}
-
-compare 16GiB-1% ratio '' -s 16G
-compare 1GiB-1% - '' -s 1G
+compare 16GiB-1% plain ratio -s 16G
+compare 1GiB-1% plain - -s 1G
 # cowshed commits some MiB ahead even if less is touched.
-compare 1GiB-0.1% - '' -s 1G -p 1
-compare 1GiB-1%/huge-pages - -H -s 1G
+compare 1GiB-0.1% plain - -s 1G -p 1
+compare 1GiB-1%/huge-pages huge - -s 1G

@@ -22,14 +22,9 @@ if quick; then
 	total=512M small_total=256M families='100 500' small_family=50
 fi
 
-once() { # SIDE CHILDREN TOTAL
-	run_as "$1" "$bin/plain_template" -n "$2" -t "$3"
-	keep "$1"
-}
-
 warm "$total"
 for children in $families; do
-	in_turns shim once "$children" "$total"
+	in_turns shim printed "$bin/plain_template" -n "$children" -t "$total"
 	name=$total/$children-children
 	row "fork/$name" us fork_us - ours 200
 	row "fork-p99/$name" us p99_us - - 0
@@ -39,7 +34,7 @@ for children in $families; do
 	row "reap/$name" ms reap_ms - ours 1000
 done
 
-in_turns 'small shim huge' once $small_family $small_total
+in_turns 'small shim huge' printed "$bin/plain_template" -n $small_family -t $small_total
 name=$small_total/$small_family-children
 for rival in small huge; do
 	of=

@@ -53,7 +53,7 @@ figure() {
 
 # redis-server's allocator is jemalloc, and the shim serves its mappings.
 redis() {
-	BENCH_ROUNDS=1 REDIS_SIDES='plain shim' sh "$here/redis.sh" >"$tmp/redis" ||
+	BENCH_ROUNDS=1 BENCH_SIDES='plain shim' sh "$here/redis.sh" >"$tmp/redis" ||
 		fail "redis.sh failed under $thp"
 	sed "s|^bench=redis case=|bench=thp case=$thp/redis/|; s|^  redis, |  thp, $thp/redis/|" \
 		"$tmp/redis"

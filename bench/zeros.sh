@@ -15,9 +15,7 @@ quick && size=256M
 
 once() { # SIDE ARGUMENTS...: its figures are also `first` and `later`, pauses of forks
 	shift
-	warm 1200M
-	measure_as "$side" "$bin/plain_zeros" -s $size "$@"
-	keep "$side"
+	measured "$side" 1200M "$bin/plain_zeros" -s $size "$@"
 	field pause_us <"$tmp/out" | head -n 1 | note "$side" first
 	field pause_us <"$tmp/out" | sed 1d | note "$side" later
 }

@@ -11,6 +11,7 @@ script with 1. The rounds that a rival lost are in the lines as failed=. A bar a
 never finished has failed, too.
 """
 
+import copy
 import json
 import mmap
 import os
@@ -18,6 +19,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 LIMIT = int(os.environ.get("LIMIT", "600"))  # seconds for one of them
@@ -100,6 +102,29 @@ def measure(script, ways, under_shim=(), prefix=(), limits=None):
             attempt(results[way], way, [*prefix, sys.executable, *shim, script, way],
                     (limits or {}).get(way, LIMIT))
     return results
+
+
+def save(how, state, path):
+    """Saves a state of tensors by "snapshot" or "checkpoint" of ours, by a copy that a "thread"
+    writes, so that it does not wait for the disk, or by "torch.save". Returns what has wait(), or
+    None if all is done."""
+    if how == "snapshot":
+        import cowshed
+
+        return cowshed.snapshot(state).save_async(path)
+    if how == "checkpoint":
+        import cowshed
+
+        return cowshed.checkpoint(state, path)
+    import torch
+
+    if how == "torch.save":
+        torch.save(state, path)
+        return None
+    thread = threading.Thread(target=torch.save, args=(copy.deepcopy(state), path))
+    thread.start()
+    thread.wait = thread.join
+    return thread
 
 
 def leave():

@@ -13,14 +13,12 @@ its second snapshot copies what was rewritten. Bar: the first two keep the pause
     python snapshot.py        GIB=2 FOLDER=(where to save)
 """
 
-import copy
 import os
 import statistics
 import tempfile
-import threading
 import time
 
-from common import line, main, measure, say, table, warm
+from common import line, main, measure, save, say, table, warm
 
 GIB = float(os.environ.get("GIB", "2"))
 CYCLES, STEPS, EACH = 4, 3, 64 << 20
@@ -28,36 +26,8 @@ FOLDER = os.environ.get("FOLDER")
 OURS = ["cowshed.snapshot", "cowshed.checkpoint"]
 PLAIN = "cowshed.snapshot, no install()"
 RIVALS = ["copy.deepcopy", "torch.save"]
-
-
-class Thread:
-    """Saves in a thread, so that a rival does not wait for the disk."""
-
-    def __init__(self, save):
-        self.thread = threading.Thread(target=save)
-        self.thread.start()
-
-    def wait(self):
-        self.thread.join()
-
-
-def fix(way, state, path):
-    """Fixes the moment; returns an object with wait(), or None."""
-    import torch
-
-    if way.startswith("cowshed.snapshot"):
-        import cowshed
-
-        return cowshed.snapshot(state).save_async(path + ".safetensors")
-    if way == "cowshed.checkpoint":
-        import cowshed
-
-        return cowshed.checkpoint(state, path + ".safetensors")
-    if way == "copy.deepcopy":
-        mine = copy.deepcopy(state)
-        return Thread(lambda: torch.save(mine, path + ".pt"))
-    torch.save(state, path + ".pt")
-    return None
+HOW = {OURS[0]: "snapshot", OURS[1]: "checkpoint", PLAIN: "snapshot", RIVALS[0]: "thread",
+       RIVALS[1]: "torch.save"}
 
 
 def run(chosen):
@@ -65,11 +35,11 @@ def run(chosen):
     sparse = how == "sparse"
     import torch
 
-    full = torch.full
+    full, end = torch.full, ".pt"
     if way.startswith("cowshed"):
         import cowshed.torch
 
-        full = cowshed.torch.full
+        full, end = cowshed.torch.full, ".safetensors"
         if way != PLAIN:
             cowshed.torch.install()
     count = max(1, int(GIB * (1 << 30)) // EACH)
@@ -85,13 +55,13 @@ def run(chosen):
     figures = {"pause": [], "step": [], "beside": [], "cycle": []}
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         # Imports the modules that are imported at their first use.
-        saving = fix(way, {"warm": torch.ones(3)}, os.path.join(folder, "warm"))
+        saving = save(HOW[way], {"warm": torch.ones(3)}, os.path.join(folder, "warm" + end))
         if saving:
             saving.wait()
         for _ in range(CYCLES):
             figures["step"] += [step(), step()]
             start = time.perf_counter()
-            saving = fix(way, state, os.path.join(folder, "state"))
+            saving = save(HOW[way], state, os.path.join(folder, "state" + end))
             figures["pause"].append(time.perf_counter() - start)
             figures["beside"].append(max(step() for _ in range(STEPS)))
             if saving:

@@ -22,17 +22,15 @@ disk's bytes in that time, so a saver costs the loop as much, however it writes.
     python train.py        CHECKPOINTS=20 FOLDER=(where to save)
 """
 
-import copy
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zlib
 
-from common import line, main, measure, say, table, warm
+from common import line, main, measure, save, say, table, warm
 
 LAYERS, STEPS, KEPT = 6, 5, 5
 SIZE = 4096 if float(os.environ.get("GIB", "1")) >= 1 else 1024
@@ -114,23 +112,6 @@ class Memory:
         self.process.wait()
 
 
-def save(way, state, path):
-    """Saves a state; returns an object with wait() or join(), or None."""
-    import torch
-
-    if way.startswith("cowshed"):
-        import cowshed
-
-        return cowshed.snapshot(state).save_async(path)
-    if RIVALS[way] == "thread":
-        mine = copy.deepcopy(state)
-        thread = threading.Thread(target=torch.save, args=(mine, path))
-        thread.start()
-        return thread
-    torch.save(state, path)
-    return None
-
-
 def load(path):
     if path.endswith(".pt"):
         import torch
@@ -184,14 +165,14 @@ def run(way):
             want, before = sums(state), stolen()
             memory.begin()
             start = time.perf_counter()
-            saving = save(way, state, path)
+            saving = save(RIVALS.get(way, "snapshot"), state, path)
             pauses.append(time.perf_counter() - start)
             del state
             steps = [step() for _ in range(STEPS)]
             firsts.append(steps[0])
             lost.append(pauses[-1] + sum(steps) - STEPS * alone)
             if saving:
-                (saving.wait if hasattr(saving, "wait") else saving.join)()
+                saving.wait()
             del saving
             most = max(most, memory.stop())
             taken.append(stolen() - before)

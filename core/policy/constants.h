@@ -170,7 +170,7 @@
 #define COW__PIECES_COMPARED 64      /* with more the answer is that others read the pages */
 #define COW__HOLE_PAGES 64           /* a smaller hole is not worth a mapping */
 
-/* ---- Thaws (core/cow/thaw.c, heal.c): bench/stall.c, bench/cycle.sh, bench/late.sh ---- */
+/* ---- Thaws (core/cow/thaw.c, heal.c): bench/stall.c, bench/cycle.sh, bench/plain_late.c ---- */
 
 /* The sizes of steps bound how long a write or a quiet moment lasts; smaller ones cost more
  * calls of the kernel for each byte. */
@@ -201,7 +201,7 @@
 #define COW__HEAL_PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 #define COW__SHADOW_NS 500000000u    /* between looks for file pages under copied ones */
 
-/* ---- Copying ahead of a thaw (core/cow/ahead.c): bench/late.sh, bench/ablate.sh AHEAD ---- */
+/* ---- Copying ahead of a thaw (core/cow/ahead.c): bench/ablate.sh AHEAD ---- */
 
 #define COW__AHEAD_LEAST (64 * KIB)  /* a chunk with fewer copied bytes is thawed as it is */
 #define COW__AHEAD_MOST 16           /* chunks: what is copied too early is written again */
