@@ -119,7 +119,7 @@ cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 /* Maps [start, end) shared: the file is right there. What fails stays private. */
 static int
-share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
+map_part_shared(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t done;
 	int r;
@@ -155,7 +155,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	if (r == 0 && t->map.overlay)
 		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
-		r = share_part(t, start, end);
+		r = map_part_shared(t, start, end);
 	if (r == 0)
 		t->map.written_back += copied;
 	if (t->map.attributes)
@@ -171,7 +171,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 /* Leaves out what the kernel may write for a thread that waits. False: *at is
  * there; it was moved behind. */
 static bool
-leave_out(uintptr_t *at, uintptr_t *end)
+leave_out_parked(uintptr_t *at, uintptr_t *end)
 {
 	struct cow__park_range w;
 	uintptr_t from;
@@ -217,7 +217,7 @@ clean_end(const struct cow__tile *t, uintptr_t at, uintptr_t end)
 int
 cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	int r = share_part(t, start, end);
+	int r = map_part_shared(t, start, end);
 
 	t->own.shadow_less |= t->own.shadow != 0;
 	return r;
@@ -251,7 +251,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	}
 	*at = part.start;
 	part.end = cow__min(part.end, end);
-	if (!leave_out(at, &part.end))
+	if (!leave_out_parked(at, &part.end))
 		return 0;
 	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
 	chunk_end = cow__ahead_end(*at, chunk_end);
@@ -280,7 +280,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = t->map.overlay ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
+	r = t->map.overlay ? thaw_chunk(t, *at, next, NULL, 0) : map_part_shared(t, *at, next);
 	*at = next;
 	return r;
 }
