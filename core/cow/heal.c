@@ -161,7 +161,7 @@ thaw_in_slice(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 {
 	while (*at < cow__tile_end(t)) {
 		size_t copied;
-		int r = cow__thaw_step(t, at, cow__tile_end(t), most, &copied);
+		int r = cow__thaw_tile_step(t, at, cow__tile_end(t), most, &copied);
 
 		if (r < 0) {
 			failed = true;
@@ -190,7 +190,7 @@ thaw_ahead_chunks(uint64_t until)
 		size_t copied;
 
 		while (at < end && can_thaw(t, &c) &&
-		       cow__thaw_step(t, &at, cow__tile_end(t), 0, &copied) >= 0)
+		       cow__thaw_tile_step(t, &at, cow__tile_end(t), 0, &copied) >= 0)
 			;
 		if (at > chunk.start && cow__stat_get(bytes_thawed) == thawed)
 			cow__ahead_pass(chunk.start);
@@ -214,7 +214,7 @@ run_slice(uint64_t until, size_t most)
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
 			continue;
-		last = at <= cow__tile_start(t) ? cow__thaw_neighbours(t, &c) : NULL;
+		last = at <= cow__tile_start(t) ? cow__thaw_clean_tiles(t, &c) : NULL;
 		if (last) {
 			t = last;
 			at = cow__tile_end(t);
@@ -358,7 +358,7 @@ cow__heal_due(void)
 }
 
 COW_EXPORT void
-cow__heal_here(void)
+cow__heal_before_park(void)
 {
 	struct cow__signals signals;
 
@@ -398,7 +398,7 @@ cow__heal_soon(uint64_t now)
 }
 
 void
-cow__heal_wake(void)
+cow__heal_child_reaped(void)
 {
 	look_ns = COW__HEAL_LOOK_NS;
 	/* What that child alone had is clean now, and was passed over before. */

@@ -98,11 +98,11 @@ thaw_part(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
 	int r = 0;
 
 	if (all) {
-		r = cow__thaw_discard(t, *at, end);
+		r = cow__thaw_tile_discard(t, *at, end);
 		*at = end;
 	}
 	while (r >= 0 && *at < end && done < COW__REWRITE_STEP) {
-		r = cow__thaw_step(t, at, end, SIZE_MAX, &copied);
+		r = cow__thaw_tile_step(t, at, end, SIZE_MAX, &copied);
 		done += copied;
 	}
 	return r;

@@ -431,7 +431,7 @@ heal_after_wait(bool blocked)
 	if (!blocked)
 		cow__heal(COW__FORK_HEAL_NS);
 	if (!more && cow__engine.frozen)
-		cow__heal_wake();
+		cow__heal_child_reaped();
 	if (!more)
 		(void)cow__extent_poll_limbo();
 	cow__engine_unlock();
