@@ -104,7 +104,7 @@ preload_heal_here(void)
 	if (now < __atomic_load_n(&look_at, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&look_at, now + LOOK_NS, __ATOMIC_RELAXED);
-	(void)call(cow__heal_here, false);
+	(void)call(cow__heal_before_park, false);
 }
 
 static void

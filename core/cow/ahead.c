@@ -109,8 +109,8 @@ cow__ahead_rest(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 
 /* Marks the copied pages. A part that was mapped anew is not watched yet. */
 static int
-mark(const struct cow__span *part, uintptr_t start, uintptr_t end,
-     struct cow__run *runs)
+mark_copied(const struct cow__span *part, uintptr_t start, uintptr_t end,
+            struct cow__run *runs)
 {
 	uintptr_t next;
 	int r = cow__pagemap_mark(start, end, runs, RUNS_IN_CHUNK, &next);
@@ -124,7 +124,7 @@ mark(const struct cow__span *part, uintptr_t start, uintptr_t end,
 
 /* Copies what was marked of the chunk: less if another thread wants the lock. */
 static void
-copy_runs(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chunk)
+copy_marked(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chunk)
 {
 	for (int i = 0; i < n; i++)
 		for (uintptr_t at = runs[i].start, to; at < runs[i].end; at = to) {
@@ -153,7 +153,7 @@ static int
 batch_mark(const struct cow__span *part, const struct chunk *chunk)
 {
 	struct cow__run *runs = batch.runs[batch.count];
-	int n = mark(part, chunk->start, chunk->end, runs);
+	int n = mark_copied(part, chunk->start, chunk->end, runs);
 
 	if (n < 0)
 		return n;
@@ -174,7 +174,7 @@ batch_is_full(const struct cow__tile *t, uintptr_t end)
 }
 
 static bool
-is_enough(void)
+is_enough_ready(void)
 {
 	return count == COW__AHEAD_MOST || cow__mutex_wanted(&cow__engine.lock);
 }
@@ -207,9 +207,9 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	alias = cow__part_alias(t, start, batch.chunk[n - 1].end);
 	if (!alias)
 		return -ENOMEM;
-	for (; i < n && (i == 0 || !is_enough()); i++) {
-		copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - start,
-		          &batch.chunk[i]);
+	for (; i < n && (i == 0 || !is_enough_ready()); i++) {
+		copy_marked(batch.runs[i], batch.n[i], cow__tile_start(alias) - start,
+		            &batch.chunk[i]);
 		ready[count++] = batch.chunk[i];
 	}
 	cow__tile_inner_free(alias);
@@ -256,7 +256,7 @@ find_chunk(const struct cow__tile *t, uintptr_t *at, uint64_t until,
 }
 
 static bool
-is_ready(uintptr_t start)
+is_chunk_ready(uintptr_t start)
 {
 	for (unsigned i = 0; i < count; i++)
 		if (ready[i].start == start)
@@ -267,7 +267,7 @@ is_ready(uintptr_t start)
 /* The pages of a chunk are about to be marked anew. So no mark tells any more what was
  * written since an earlier copy of some of them. */
 static void
-forget_parts(const struct chunk *chunk)
+forget_chunk(const struct chunk *chunk)
 {
 	for (unsigned i = 0; i < count;)
 		if (ready[i].start < chunk->end && chunk->start < ready[i].end)
@@ -290,16 +290,16 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	batch.count = 0; /* a mark that failed left some */
 	batch.bytes = 0;
 	while (find_chunk(t, &at, until, &part, &chunk)) {
-		if (is_ready(chunk.start) || cow__ahead_passed(chunk.start))
+		if (is_chunk_ready(chunk.start) || cow__ahead_passed(chunk.start))
 			continue;
 		if (batch_is_full(t, chunk.end)) {
 			at = chunk.start;
 			r = batch_copy(t, &at);
 		} else {
-			forget_parts(&chunk);
+			forget_chunk(&chunk);
 			r = batch_mark(&part, &chunk);
 		}
-		if (r < 0 || is_enough())
+		if (r < 0 || is_enough_ready())
 			break;
 	}
 	if (r == 0)
@@ -312,7 +312,7 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 		cow__watch_use(false);
 	if (r == -EBUSY)
 		return r;
-	return r == 0 && !is_enough() && at >= cow__tile_end(t);
+	return r == 0 && !is_enough_ready() && at >= cow__tile_end(t);
 }
 
 int

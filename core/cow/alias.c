@@ -22,7 +22,7 @@
 
 /* Does the tile already have a file for its pages alone, mapped shared? */
 static bool
-is_alone(const struct cow__tile *t)
+has_own_file(const struct cow__tile *t)
 {
 	const struct cow__segment *s = t->own.segment;
 
@@ -47,7 +47,7 @@ read_elsewhere(const struct cow__tile *t)
 
 /* The bytes, in pages of the new file. */
 static int
-copy_to(struct cow__tile *t, struct cow__segment *s)
+copy_to_file(struct cow__tile *t, struct cow__segment *s)
 {
 	uint64_t offset = cow__segment_offset(cow__tile_start(t));
 	uintptr_t at;
@@ -65,7 +65,7 @@ copy_to(struct cow__tile *t, struct cow__segment *s)
 }
 
 static void
-leave_rest(struct cow__tile *rest, struct cow__segment *old)
+free_rest(struct cow__tile *rest, struct cow__segment *old)
 {
 	if (rest && rest->bytes < COW__HUGE)
 		cow__bare_make(rest, old);
@@ -76,10 +76,10 @@ leave_rest(struct cow__tile *rest, struct cow__segment *old)
  * between addresses that nothing else fits in. This also holds for rests of
  * anonymous memory (`old` is NULL). */
 static void
-leave_pages(const struct cow__tile *t, struct cow__segment *old)
+free_left_pages(const struct cow__tile *t, struct cow__segment *old)
 {
-	leave_rest(t->prev, old);
-	leave_rest(t->next, old);
+	free_rest(t->prev, old);
+	free_rest(t->next, old);
 	if (old)
 		cow__segment_leave(old, cow__tile_start(t), t->bytes);
 }
@@ -95,7 +95,7 @@ move_to_file(struct cow__tile *t)
 	if (r < 0)
 		return r;
 	cow__spares_drop(t);
-	r = copy_to(t, s);
+	r = copy_to_file(t, s);
 	if (r == 0)
 		r = cow__map_shared(start, t->bytes, &s->file,
 		                    cow__segment_offset(start), true);
@@ -105,10 +105,10 @@ move_to_file(struct cow__tile *t)
 	cow__extent_remapped(t);
 	if (old) {
 		(void)cow__holders_drop(t, &c, NULL);
-		leave_pages(t, old);
+		free_left_pages(t, old);
 		cow__segment_unref(old);
 	} else if (t->map.backing == COW__ANON) {
-		leave_pages(t, NULL);
+		free_left_pages(t, NULL);
 	}
 	cow__tile_change_begin(t);
 	t->own.segment = s;
@@ -132,7 +132,7 @@ cow__alias_in_place(struct cow__tile *t)
 		return -EOPNOTSUPP;
 	if (t->work || read_elsewhere(t))
 		return -EBUSY;
-	if (!is_alone(t))
+	if (!has_own_file(t))
 		r = move_to_file(t);
 	else
 		r = cow__map_inherit(cow__tile_start(t), t->bytes, true);

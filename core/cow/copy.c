@@ -32,7 +32,7 @@ struct copy {
 };
 
 static bool
-block(const struct cow__tile *t)
+is_block(const struct cow__tile *t)
 {
 	return t && cow__can(t, COW__TO_COPY_OVER);
 }
@@ -40,7 +40,7 @@ block(const struct cow__tile *t)
 /* Memory whose pages no other mapping reads, or whose pages an earlier lazy copy
  * gave back. */
 static bool
-replaceable(const struct cow__tile *t)
+is_replaceable(const struct cow__tile *t)
 {
 	struct cow__census c = { .asked = 0 };
 
@@ -54,12 +54,12 @@ replaceable(const struct cow__tile *t)
 
 /* The two tiles, if this is a copy that could be lazy. */
 static bool
-find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
+find_tiles(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 {
 	*c = (struct copy){ .punch = false };
 	c->to = cow__tile_find(to);
 	c->from = cow__tile_find(from);
-	if (!block(c->to) || !block(c->from) || c->to == c->from)
+	if (!is_block(c->to) || !is_block(c->from) || c->to == c->from)
 		return false;
 	c->offset = from - cow__tile_start(c->from);
 	c->bytes = cow__round_down(bytes, cow__page);
@@ -73,8 +73,8 @@ find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 /* The part of the source's pieces that is copied, and what the destination
  * keeps. */
 static uint32_t
-choose(const struct copy *c, const struct cow__piece *pieces, uint32_t n,
-       struct cow__piece *list)
+choose_pieces(const struct copy *c, const struct cow__piece *pieces, uint32_t n,
+              struct cow__piece *list)
 {
 	size_t at = 0, end = c->offset + c->bytes;
 	uint32_t k = 0;
@@ -94,8 +94,8 @@ choose(const struct copy *c, const struct cow__piece *pieces, uint32_t n,
 
 /* Appends what maps [at, end) of the destination. */
 static uint32_t
-append_own(struct cow__tile *t, size_t at, size_t end,
-           struct cow__piece *list, uint32_t n)
+append_own_pieces(struct cow__tile *t, size_t at, size_t end,
+                  struct cow__piece *list, uint32_t n)
 {
 	while (at < end) {
 		struct cow__piece *p = &list[n++];
@@ -135,7 +135,7 @@ map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
 	return r;
 }
 
-/* What place() fills in, allocated before anything changes. */
+/* What place_view() fills in, allocated before anything changes. */
 struct plan {
 	struct cow__piece *list;
 	struct cow__span *kept;
@@ -168,8 +168,8 @@ plan_new(uint32_t n, uint32_t kept, struct plan *ret)
 
 /* The private parts of a tile, and [start, end). */
 static uint32_t
-kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
-          struct cow__span *list)
+kept_parts_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+                struct cow__span *list)
 {
 	uint32_t n = 0;
 
@@ -196,21 +196,21 @@ kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
  * was. If that is mapped shared, the view counts as a part that a thaw left
  * private. */
 static void
-placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
-       size_t last)
+note_placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
+            size_t last)
 {
 	bool shared = t->map.backing == COW__SHARED || t->map.nkept;
 	uintptr_t start = cow__tile_start(t);
 	struct plan old = { NULL, t->map.kept, 0, t->map.kept_cap };
 	uint32_t k;
 
-	n = append_own(t, last, t->bytes, p->list, n);
+	n = append_own_pieces(t, last, t->bytes, p->list, n);
 	cow__view_change(t, p->list, n, p->cap);
 	p->list = NULL;
 	p->cap = 0;
 	cow__tile_change_begin(t);
 	if (shared) {
-		k = kept_with(t, start + first, start + last, p->kept);
+		k = kept_parts_with(t, start + first, start + last, p->kept);
 		/* All of it is private: the tile is frozen. */
 		if (p->kept[0].start == start &&
 		    p->kept[0].end == cow__tile_end(t)) {
@@ -232,8 +232,8 @@ placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
 /* Makes the destination a view. Its own pages go first. If the mapping fails
  * half-way, the rest is its own, with any content. */
 static int
-place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
-      void *arg)
+place_view(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
+           void *arg)
 {
 	const struct copy *c = arg;
 	struct cow__tile *t = c->to;
@@ -254,21 +254,21 @@ place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
 			t->own.shadow += c->bytes;
 	}
 	if (r == 0) {
-		before = append_own(t, 0, c->at, p.list, 0);
-		k = choose(c, pieces, n, p.list + before);
+		before = append_own_pieces(t, 0, c->at, p.list, 0);
+		k = choose_pieces(c, pieces, n, p.list + before);
 		/* The rest, if private, may have been written: it stays. */
 		if (!c->part && t->map.backing == COW__SHARED)
-			k = append_own(t, c->bytes, t->bytes, p.list, k);
+			k = append_own_pieces(t, c->bytes, t->bytes, p.list, k);
 		r = map_pieces(t, c->at, p.list + before, k, &k, &done);
 		if (done)
-			placed(t, &p, before + k, c->at, c->at + done);
+			note_placed(t, &p, before + k, c->at, c->at + done);
 	}
 	plan_free(&p);
 	return r;
 }
 
 static int
-share(struct copy *c)
+share_pages(struct copy *c)
 {
 	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
 	int r = 0;
@@ -283,7 +283,7 @@ share(struct copy *c)
 	}
 	cow__engine.forked_once = true;
 	if (r == 0)
-		r = cow__view_make(c->from, rebase, place, c);
+		r = cow__view_make(c->from, rebase, place_view, c);
 	if (r < 0)
 		return r;
 	c->to->map.lazy |= !c->part;
@@ -308,7 +308,7 @@ wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 		cow__engine_unlock();
 		cow__wait(&nothing, 0, COW__COPY_BUSY_NS);
 		cow__engine_lock();
-		if (!find(c, to, from, bytes) || !replaceable(c->to))
+		if (!find_tiles(c, to, from, bytes) || !is_replaceable(c->to))
 			return false;
 	}
 	return true;
@@ -316,7 +316,7 @@ wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 
 /* Tries to lock the engine, if this copy may be lazy at all. */
 static bool
-enter(const void *to, const void *from)
+lock_if_lazy(const void *to, const void *from)
 {
 	uintptr_t start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
 	size_t window = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE) -
@@ -330,21 +330,21 @@ enter(const void *to, const void *from)
 }
 
 static bool
-lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
-       bool *ret_watch)
+copy_lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
+            bool *ret_watch)
 {
 	bool learning = cow__engine.copies == COW__COPIES_AUTO;
 	enum cow__verdict verdict = COW__LAZY;
 	struct copy c;
 
-	if (!find(&c, to, from, bytes) || cow__engine.strict)
+	if (!find_tiles(&c, to, from, bytes) || cow__engine.strict)
 		return false;
 	if (learning) {
 		cow__copy_history_end(c.to); /* its content is overwritten */
 		verdict = cow__copy_history_ask(site, bytes);
 		*ret_watch = verdict == COW__WATCH;
 	}
-	if (verdict != COW__LAZY || !replaceable(c.to) ||
+	if (verdict != COW__LAZY || !is_replaceable(c.to) ||
 	    cow__engine.process != cow__process_id())
 		return false;
 	if (cow__pins_memory()) {
@@ -354,7 +354,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	if (!wait_for_helper(&c, to, from, bytes))
 		return false;
 	c.punch = !c.to->map.lazy;
-	if (share(&c) < 0)
+	if (share_pages(&c) < 0)
 		return false;
 	if (learning)
 		cow__copy_history_add(c.to, c.from, c.offset, c.bytes, site, true);
@@ -369,9 +369,9 @@ cow__copy_lazily(void *to, const void *from, size_t bytes, uintptr_t site,
 	bool done;
 
 	*ret_watch = false;
-	if (bytes < COW__COPY_LEAST || !enter(to, from))
+	if (bytes < COW__COPY_LEAST || !lock_if_lazy(to, from))
 		return false;
-	done = lazily((uintptr_t)to, (uintptr_t)from, bytes, site, ret_watch);
+	done = copy_lazily((uintptr_t)to, (uintptr_t)from, bytes, site, ret_watch);
 	cow__engine_unlock();
 	if (done)
 		memcpy((char *)to + bytes - rest,
@@ -384,9 +384,9 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 {
 	struct copy c;
 
-	if (!enter(to, from))
+	if (!lock_if_lazy(to, from))
 		return;
-	if (find(&c, (uintptr_t)to, (uintptr_t)from, bytes) &&
+	if (find_tiles(&c, (uintptr_t)to, (uintptr_t)from, bytes) &&
 	    !cow__copy_history_watches(c.to))
 		cow__copy_history_add(c.to, c.from, c.offset, c.bytes, site, false);
 	cow__engine_unlock();
@@ -397,7 +397,7 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 /* Its own pages are punched only if the destination is mapped shared. The new
  * mapping drops what a private one copied. */
 static bool
-part_replaceable(struct copy *c)
+is_part_replaceable(struct copy *c)
 {
 	struct cow__tile *t = c->to;
 	struct cow__census census = { .asked = 0 };
@@ -413,7 +413,7 @@ part_replaceable(struct copy *c)
 /* A freeze makes writes to all of the source slower, so a small part is not worth
  * one. */
 static bool
-worth_freezing(const struct copy *c)
+is_worth_freezing(const struct copy *c)
 {
 	return cow__is_frozen(c->from) ||
 	       c->bytes >= c->from->bytes / COW__COPY_SOURCE_SHARE;
@@ -430,9 +430,9 @@ cow__copy_part(struct cow__tile *to, size_t at, struct cow__tile *from,
 	cow__engine_lock();
 	if (cow__can(to, COW__TO_COPY_PART) && cow__can(from, COW__TO_COPY_PART) &&
 	    !cow__engine.strict &&
-	    to != from && part_replaceable(&c) && worth_freezing(&c) &&
+	    to != from && is_part_replaceable(&c) && is_worth_freezing(&c) &&
 	    cow__engine.process == cow__process_id())
-		r = share(&c);
+		r = share_pages(&c);
 	cow__engine_unlock();
 	return r;
 }

@@ -37,14 +37,14 @@ static COW_FORK_DATA uint64_t held_since; /* forks put it off since then; 0: the
 static COW_FORK_DATA uint64_t fork_at;  /* not before then does a fork move memory */
 
 static bool
-suitable(const struct cow__tile *t)
+can_move(const struct cow__tile *t)
 {
 	return t->bytes >= COW__HUGE && cow__can(t, COW__TO_FORWARD);
 }
 
 /* Was enough of [at, end) copied? */
 static bool
-is_dense(uintptr_t at, uintptr_t end, bool left)
+is_chunk_dense(uintptr_t at, uintptr_t end, bool left)
 {
 	size_t most = end - at;
 	size_t enough = cow__max(left ? most / COW__FORWARD_LEFT_SHARE
@@ -77,7 +77,7 @@ find_run(const struct cow__tile *t, uintptr_t *at, bool left)
 			uintptr_t next = cow__min(chunk_end(t, end), part.end);
 
 			if ((next % COW__HUGE && next != cow__tile_end(t)) ||
-			    !is_dense(end, next, left))
+			    !is_chunk_dense(end, next, left))
 				break;
 			end = next;
 		}
@@ -131,14 +131,14 @@ begin_move(uintptr_t start, uintptr_t end)
 /* Looks through one tile that may have something to move, beginning behind the last one.
  * `zeroed`: only such tiles. True: a move has begun. */
 static bool
-look(bool zeroed)
+find_move(bool zeroed)
 {
 	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 	uintptr_t at, end;
 
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
-		if (!suitable(t) || (zeroed && !t->map.zeroed) || cow__exclusive(t, &c))
+		if (!can_move(t) || (zeroed && !t->map.zeroed) || cow__exclusive(t, &c))
 			continue;
 		at = cow__max(cursor, cow__tile_start(t));
 		end = at < cow__tile_end(t) ? find_run(t, &at, cow__unread(t, &c)) : 0;
@@ -177,12 +177,12 @@ move_chunk(struct cow__tile *t, uintptr_t end)
 
 /* The tile of the run, if it still is what it was. */
 static struct cow__tile *
-moving(uintptr_t *ret_end)
+tile_of_move(uintptr_t *ret_end)
 {
 	struct cow__tile *t = cow__tile_find(move.at);
 	struct cow__span part;
 
-	if (!t || !suitable(t) || !cow__private_part(t, move.at, &part) ||
+	if (!t || !can_move(t) || !cow__private_part(t, move.at, &part) ||
 	    part.start > move.at)
 		return NULL;
 	*ret_end = cow__min(chunk_end(t, move.at), move.end);
@@ -200,14 +200,14 @@ prepare_chunk(uintptr_t end)
 
 /* One chunk. False: the move has ended. */
 static bool
-step(void)
+move_next_chunk(void)
 {
 	struct cow__park_range w;
 	struct cow__tile *t;
 	uintptr_t end;
 	int r = 0;
 
-	t = moving(&end);
+	t = tile_of_move(&end);
 	if (!t)
 		return false;
 	prepare_chunk(end);
@@ -238,11 +238,11 @@ cow__forward_before_fork(void)
 	if (!cow__engine.frozen || !cow__engine.heal_percent || began < fork_at ||
 	    cow__elapsed(held_since, began) < COW__FORWARD_OFTEN_NS)
 		return;
-	found = look(true);
+	found = find_move(true);
 	if (found)
 		most = cow__max(COW__FORWARD_FORK_NS, cow__tile_find(move.at)->bytes / MIB *
 		                                              COW__FORWARD_FORK_NS_GIB / 1024);
-	while (found && step() && cow__elapsed(began, cow__now()) < most)
+	while (found && move_next_chunk() && cow__elapsed(began, cow__now()) < most)
 		if (move.vain) {
 			if (move.vain == COW__FORWARD_FORK_TRIES)
 				break;
@@ -264,7 +264,7 @@ cow__forward_job(uint64_t now)
 		return UINT64_MAX;
 	}
 	if (move.at < move.end) {
-		if (!step())
+		if (!move_next_chunk())
 			end_move();
 		else if (move.vain)
 			return COW__FORWARD_BUSY_NS;
@@ -273,7 +273,7 @@ cow__forward_job(uint64_t now)
 	if (now < look_at)
 		return look_at - now;
 	held_since = 0;
-	if (look(false)) {
+	if (find_move(false)) {
 		look_ns = COW__FORWARD_LOOK_NS;
 		return 0;
 	}

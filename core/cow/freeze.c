@@ -19,7 +19,7 @@
 /* All that a tile shows is [*ret_offset, + its bytes) of one file, and one mapping call can
  * freeze it. NULL: it is not so. */
 static struct cow__segment *
-one_range(const struct cow__tile *t, uint64_t *ret_offset)
+file_range(const struct cow__tile *t, uint64_t *ret_offset)
 {
 	struct cow__segment *s = t->map.npieces ? t->map.pieces[0].pages->own.segment : t->own.segment;
 	uint64_t at = 0;
@@ -42,17 +42,17 @@ one_range(const struct cow__tile *t, uint64_t *ret_offset)
 
 /* Can both be frozen with one mapping call? */
 static bool
-joins(const struct cow__tile *a, const struct cow__tile *b)
+freezes_with(const struct cow__tile *a, const struct cow__tile *b)
 {
 	uint64_t at, next;
-	const struct cow__segment *s = one_range(a, &at);
+	const struct cow__segment *s = file_range(a, &at);
 
-	return s && s == one_range(b, &next) && at + a->bytes == next &&
+	return s && s == file_range(b, &next) && at + a->bytes == next &&
 	       cow__tile_end(a) == cow__tile_start(b);
 }
 
 static void
-frozen(struct cow__tile *t)
+note_frozen(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
 	cow__tile_set_backing(t, COW__PRIVATE);
@@ -71,7 +71,7 @@ freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 {
 	size_t bytes = cow__tile_end(to) - cow__tile_start(from), count = 0;
 	uint64_t offset;
-	struct cow__segment *s = one_range(from, &offset);
+	struct cow__segment *s = file_range(from, &offset);
 	int r;
 
 	cow__require(s != NULL);
@@ -100,7 +100,7 @@ freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 /* A freeze failed at `done`. Everything below is private now, which `kept` can
  * say: room for that was made before. */
 static void
-frozen_up_to(struct cow__tile *t, uintptr_t done)
+note_frozen_up_to(struct cow__tile *t, uintptr_t done)
 {
 	uint32_t n = 0;
 
@@ -146,13 +146,13 @@ cow__freeze(struct cow__tile *t)
 
 		r = cow__part_map(t, at, end, false, &at);
 		if (r < 0) {
-			frozen_up_to(t, at);
+			note_frozen_up_to(t, at);
 			return r;
 		}
 		if (i < t->map.nkept)
 			at = t->map.kept[i].end;
 	}
-	frozen(t);
+	note_frozen(t);
 	return 0;
 }
 
@@ -169,9 +169,9 @@ cow__freeze_chosen(struct cow__tile *t)
 	struct cow__tile *to = t;
 
 	if (is_chosen(t)) {
-		while (is_chosen(t->prev) && joins(t->prev, t))
+		while (is_chosen(t->prev) && freezes_with(t->prev, t))
 			t = t->prev;
-		while (is_chosen(to->next) && joins(to, to->next))
+		while (is_chosen(to->next) && freezes_with(to, to->next))
 			to = to->next;
 		if (t != to)
 			(void)freeze_run(t, to, false);
@@ -224,7 +224,8 @@ move_old_tables(struct cow__tile *t)
 			gap += s->bytes;
 			continue;
 		}
-		if (!cow__needs_freeze(s) || s->map.npieces || s->map.slow || !one_range(s, &offset) ||
+		if (!cow__needs_freeze(s) || s->map.npieces || s->map.slow ||
+		    !file_range(s, &offset) ||
 		    (gap >= COW__HUGE && gap > (end - start) / COW__TABLES_GAP_SHARE))
 			break;
 		close_gap(s);
@@ -245,12 +246,12 @@ cow__freeze_onward(struct cow__tile **t, uintptr_t *moved)
 	int r;
 
 	close_gap(from);
-	s = one_range(from, &offset);
+	s = file_range(from, &offset);
 	if (!s) {
 		r = cow__freeze(from);
 		return r < 0 ? r : 1;
 	}
-	while (to->next && cow__needs_freeze(to->next) && joins(to, to->next)) {
+	while (to->next && cow__needs_freeze(to->next) && freezes_with(to, to->next)) {
 		to = to->next;
 		close_gap(to);
 	}

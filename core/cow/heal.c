@@ -56,7 +56,7 @@ cow__heal_needed(void)
 }
 
 static void
-care(bool yes)
+set_park_care(bool yes)
 {
 	if (yes)
 		__atomic_fetch_or(&cow__park_word, COW__PARK_CARE,
@@ -69,7 +69,7 @@ care(bool yes)
 
 /* How long may threads take to stop now? 0: they may not be stopped. */
 static uint64_t
-stop_ns(uint64_t now)
+may_stop_ns(uint64_t now)
 {
 	if (!cow__stop_used() || !cow__engine.heal_percent)
 		return 0;
@@ -78,7 +78,7 @@ stop_ns(uint64_t now)
 }
 
 static void
-begin_clean(void)
+begin_clean_slices(void)
 {
 	clean_first = true;
 	cursor = 0;
@@ -90,7 +90,7 @@ look_at_freezes(void)
 	uint64_t n = cow__stat_get(freezes);
 
 	if (n != freezes && cow__stop_used())
-		begin_clean();
+		begin_clean_slices();
 	freezes = n;
 }
 
@@ -121,7 +121,7 @@ note_rest(bool thawed_nothing)
 }
 
 static bool
-anything_to_do(void)
+anything_to_heal(void)
 {
 	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t;
@@ -148,7 +148,7 @@ anything_to_do(void)
 }
 
 static bool
-is_over(uint64_t until)
+is_slice_over(uint64_t until)
 {
 	uint64_t now = cow__now();
 
@@ -157,11 +157,11 @@ is_over(uint64_t until)
 
 /* Thaws `t` from *at on. True: time is up. */
 static bool
-heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
+thaw_in_slice(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 {
 	while (*at < cow__tile_end(t)) {
 		size_t copied;
-		int r = cow__thaw_step(t, at, cow__tile_end(t), most, &copied);
+		int r = cow__thaw_tile_step(t, at, cow__tile_end(t), most, &copied);
 
 		if (r < 0) {
 			failed = true;
@@ -169,7 +169,7 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 		}
 		if (r > 0)
 			*(cow__ahead_passed(*at - 1) ? &passed_over : &left_over) = true;
-		if (is_over(until))
+		if (is_slice_over(until))
 			return true;
 	}
 	return false;
@@ -177,7 +177,7 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 
 /* Thaws what was copied ahead. True: time is up. */
 static bool
-heal_ahead(uint64_t until)
+thaw_ahead_chunks(uint64_t until)
 {
 	struct cow__census c = { .asked = 0 };
 	struct cow__span chunk;
@@ -190,11 +190,11 @@ heal_ahead(uint64_t until)
 		size_t copied;
 
 		while (at < end && can_thaw(t, &c) &&
-		       cow__thaw_step(t, &at, cow__tile_end(t), 0, &copied) >= 0)
+		       cow__thaw_tile_step(t, &at, cow__tile_end(t), 0, &copied) >= 0)
 			;
 		if (at > chunk.start && cow__stat_get(bytes_thawed) == thawed)
 			cow__ahead_pass(chunk.start);
-		if (is_over(until))
+		if (is_slice_over(until))
 			return true;
 	}
 	return false;
@@ -203,28 +203,28 @@ heal_ahead(uint64_t until)
 /* In a quiet moment. Chunks with more than `most` copied bytes are left for
  * cow__ahead_prepare(). True: there may be more to do. */
 static bool
-slice(uint64_t until, size_t most)
+run_slice(uint64_t until, size_t most)
 {
 	struct cow__census c = { .asked = 0 };
 	uintptr_t at = cursor;
 	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
 
-	if (most && heal_ahead(until))
+	if (most && thaw_ahead_chunks(until))
 		return true;
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
 			continue;
-		last = at <= cow__tile_start(t) ? cow__thaw_neighbours(t, &c) : NULL;
+		last = at <= cow__tile_start(t) ? cow__thaw_clean_tiles(t, &c) : NULL;
 		if (last) {
 			t = last;
 			at = cow__tile_end(t);
-			if (!is_over(until))
+			if (!is_slice_over(until))
 				continue;
 			cursor = at;
 			return true;
 		}
 		at = cow__max(at, cow__tile_start(t));
-		if (heal_tile(t, &at, until, most)) {
+		if (thaw_in_slice(t, &at, until, most)) {
 			cursor = at;
 			return true;
 		}
@@ -236,14 +236,14 @@ slice(uint64_t until, size_t most)
 
 /* Does the helper copy ahead? It may be busy with something else. */
 static bool
-copies_ahead(uint64_t now)
+helper_copies_ahead(uint64_t now)
 {
 	return cow__ahead_usable() && ahead_at &&
 	       cow__elapsed(ahead_at, now) < COW__HEAL_AHEAD_LATE_NS;
 }
 
 static void
-under_io(uint64_t now)
+note_io(uint64_t now)
 {
 	pinned_at = now;
 	cow__fallback(COW_FALLBACK_PINNED);
@@ -252,19 +252,19 @@ under_io(uint64_t now)
 /* In a quiet moment. The look for I/O takes longer with more descriptors. A slice may take as
  * long as that look, or all time would go into looks. */
 static bool
-slice_as_due(uint64_t looked_at, uint64_t ns, bool all, bool clean)
+run_slice_as_due(uint64_t looked_at, uint64_t ns, bool all, bool clean)
 {
 	uint64_t now = cow__now(), until = now + cow__max(ns, now - looked_at);
-	size_t most = all || !copies_ahead(now) ? SIZE_MAX : COW__AHEAD_LEAST;
+	size_t most = all || !helper_copies_ahead(now) ? SIZE_MAX : COW__AHEAD_LEAST;
 	bool more;
 
 	yields_at = now + COW__HEAL_YIELD_NS;
 	if (stopped && clean) {
-		clean_first = slice(until, 0);
+		clean_first = run_slice(until, 0);
 		return true;
 	}
 	left_over = failed = false;
-	more = slice(until, most);
+	more = run_slice(until, most);
 	return more || left_over;
 }
 
@@ -273,16 +273,16 @@ slice_as_due(uint64_t looked_at, uint64_t ns, bool all, bool clean)
 enum outcome { DONE, MORE, REFUSED };
 
 static enum outcome
-heal_once(uint64_t ns, bool all)
+try_heal_slice(uint64_t ns, bool all)
 {
 	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed), may, looked_at;
 	bool more = false, clean;
 
 	look_at_freezes();
-	may = stop_ns(began);
+	may = may_stop_ns(began);
 	clean = may == COW__HEAL_STOP_CLEAN_NS;
 	passed_over = false;
-	if (!anything_to_do())
+	if (!anything_to_heal())
 		return DONE;
 	if (!cow__engine_quiet(may)) {
 		if (!vain_since)
@@ -295,10 +295,10 @@ heal_once(uint64_t ns, bool all)
 	stopped = cow__quiet_stopped();
 	looked_at = cow__now();
 	if (cow__pins_memory()) {
-		under_io(began);
+		note_io(began);
 	} else {
 		pinned_at = 0;
-		more = slice_as_due(looked_at, ns, all, clean);
+		more = run_slice_as_due(looked_at, ns, all, clean);
 		vain_since = 0;
 	}
 	cow__quiet_end();
@@ -320,7 +320,7 @@ cow__heal(uint64_t ns)
 {
 	uint64_t began = cow__now();
 
-	while (heal_once(cow__min(ns, COW__HEAL_SLICE_NS), ns == UINT64_MAX) == MORE &&
+	while (try_heal_slice(cow__min(ns, COW__HEAL_SLICE_NS), ns == UINT64_MAX) == MORE &&
 	       cow__now() - began < ns)
 		;
 }
@@ -340,7 +340,7 @@ cow__heal_slice(void)
 	enum outcome r = REFUSED;
 
 	for (int i = 0; i < COW__HEAL_TRIES && r == REFUSED && (i == 0 || clean_first); i++)
-		r = heal_once(COW__HEAL_SLICE_NS, true);
+		r = try_heal_slice(COW__HEAL_SLICE_NS, true);
 	/* Copies for which threads are stopped are left to the helper's share. */
 	return r == MORE && (!stopped || (clean_first && credit.ns[1] > 0));
 }
@@ -352,13 +352,13 @@ cow__heal_due(void)
 
 	if (began < due_at || !cow__engine.heal_percent)
 		return;
-	(void)heal_once(COW__HEAL_SLICE_NS, false);
+	(void)try_heal_slice(COW__HEAL_SLICE_NS, false);
 	due_at = cow__now() +
 	         (cow__now() - began) * (100 / cow__engine.heal_percent);
 }
 
 COW_EXPORT void
-cow__heal_here(void)
+cow__heal_before_park(void)
 {
 	struct cow__signals signals;
 
@@ -386,7 +386,7 @@ cow__heal_child(void)
 	rest.known = false;
 	look_ns = COW__HEAL_LOOK_NS;
 	due_at = cow__now() + COW__HEAL_SETTLED_NS;
-	care(cow__engine.frozen != 0);
+	set_park_care(cow__engine.frozen != 0);
 }
 
 bool
@@ -398,12 +398,12 @@ cow__heal_soon(uint64_t now)
 }
 
 void
-cow__heal_wake(void)
+cow__heal_child_reaped(void)
 {
 	look_ns = COW__HEAL_LOOK_NS;
 	/* What that child alone had is clean now, and was passed over before. */
 	if (cow__stop_used())
-		begin_clean();
+		begin_clean_slices();
 	cow__helper_want(true);
 }
 
@@ -421,14 +421,14 @@ copy_ahead(void)
 	uint64_t began = cow__now();
 	int ready;
 
-	if (!anything_to_do())
+	if (!anything_to_heal())
 		return;
 	ready = cow__ahead_prepare(COW__HEAL_AHEAD_NS);
 	/* Where it gets nothing ready, for lack of memory or mappings, slices copy. */
 	if (ready > 0)
 		ahead_at = cow__now();
 	else if (ready == -EBUSY)
-		under_io(began);
+		note_io(began);
 	cow__stat_add(heal_ns_total, cow__now() - began);
 }
 
@@ -439,19 +439,19 @@ cow__heal_job(uint64_t now)
 	uint64_t most = COW__HEAL_LOOK_HELD_NS;
 
 	if (!cow__engine.frozen) {
-		care(false);
+		set_park_care(false);
 		return UINT64_MAX;
 	}
 	if (now < next)
 		return next - now;
 	copy_ahead();
 	if (cow__park_used() && cow__park_running() &&
-	    !cow__engine_sleepers_due(now) && !stop_ns(now)) {
+	    !cow__engine_sleepers_due(now) && !may_stop_ns(now)) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);
 	} else {
-		switch (heal_once(COW__HEAL_SLICE_NS, false)) {
+		switch (try_heal_slice(COW__HEAL_SLICE_NS, false)) {
 		case MORE:
 			look_ns = COW__HEAL_LOOK_NS;
 			return stopped ? COW__HEAL_SLICE_NS : COW__HEAL_GAP_NS;
@@ -462,7 +462,7 @@ cow__heal_job(uint64_t now)
 			most = busy_look_ns(now);
 		}
 	}
-	care(vain_since && cow__elapsed(vain_since, now) > COW__HEAL_CARE_NS);
+	set_park_care(vain_since && cow__elapsed(vain_since, now) > COW__HEAL_CARE_NS);
 	next = cow__now() + look_ns;
 	look_ns = cow__min(look_ns * 2, most);
 	return next - now;

@@ -2,6 +2,9 @@
 /*
  * Healing: when frozen memory of a whole process is thawed (core/cow/thaw.h)
  *
+ * Each cow__heal_*() is about all tiles of the process, and asks for a quiet moment itself. It
+ * calls cow__thaw_*() for one tile after the other.
+ *
  * The helper heals while every thread of the program is parked (quiet/park.h), in
  * slices. Between two slices it gives the floor back. So a thread that wakes waits
  * for one slice at most, and for less: a slice ends early when a thread waits.
@@ -38,7 +41,7 @@ void cow__heal_due(void);
 
 /* The same, for a thread that is about to park. Engine not locked; it tries the lock
  * once. Async-signal-safe. */
-void cow__heal_here(void);
+void cow__heal_before_park(void);
 
 /* Will frozen memory be healed soon, or is it being healed? Then its shadows are
  * needed. */
@@ -48,7 +51,7 @@ bool cow__heal_soon(uint64_t now);
 void cow__heal_child(void);
 
 /* A child was reaped: there may be something to heal. Engine locked. */
-void cow__heal_wake(void);
+void cow__heal_child_reaped(void);
 
 /* The helper's job. */
 uint64_t cow__heal_job(uint64_t now);

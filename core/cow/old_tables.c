@@ -114,7 +114,7 @@ cow__old_tables_moved(void)
 
 /* Nothing is mapped there. The addresses are free again, or the program's (`kind`). */
 static void
-forget(struct old *old, uint8_t kind)
+forget_old(struct old *old, uint8_t kind)
 {
 	struct cow__tile *t = old->tile;
 
@@ -133,7 +133,7 @@ forget(struct old *old, uint8_t kind)
 /* The page tables of [start, end) are back in their place. What lies before them is not moved back
  * any more. `reserved`: their addresses in the tile are still the engine's. Else all of it is given up. */
 static void
-brought_back(struct old *old, uintptr_t start, uintptr_t end, bool reserved)
+note_brought_back(struct old *old, uintptr_t start, uintptr_t end, bool reserved)
 {
 	uintptr_t last = old->from + old->tile->bytes;
 	uintptr_t place = cow__tile_start(old->tile) - old->from;
@@ -146,12 +146,12 @@ brought_back(struct old *old, uintptr_t start, uintptr_t end, bool reserved)
 		(void)cow__map_none(place + old->from, start - old->from);
 		(void)cow__map_none(place + end, last - end);
 	}
-	forget(old, reserved ? COW__INNER : COW__LOST);
+	forget_old(old, reserved ? COW__INNER : COW__LOST);
 }
 
 /* The ones that have the page tables of [start, end), of which none was taken down or moved back. */
 static struct old *
-moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
+find_moved(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
 {
 	for (struct old *old = olds + count; old-- > olds;)
 		if (old->tile->own.segment == segment && !old->busy && !old->down && old->start &&
@@ -163,7 +163,7 @@ moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
 int
 cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
 {
-	struct old *old = returns.left ? moved_from(start, end, segment) : NULL;
+	struct old *old = returns.left ? find_moved(start, end, segment) : NULL;
 	int r;
 
 	returns.thawed = true;
@@ -171,7 +171,7 @@ cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segme
 		r = cow__map_bring_back(cow__tile_start(old->tile) + (start - old->from),
 		                        end - start, start);
 		if (r == 0 || r == -ENOTRECOVERABLE) {
-			brought_back(old, start, end, r == 0);
+			note_brought_back(old, start, end, r == 0);
 			returns.returned = true;
 			return 0;
 		}
@@ -213,7 +213,7 @@ cow__old_tables_job(uint64_t now)
 		return COW__TABLES_REST_NS; /* no kernel mapping is left now */
 	old->down += n;
 	if (old->down == t->bytes)
-		forget(old, COW__INNER);
+		forget_old(old, COW__INNER);
 	return 0;
 }
 
@@ -224,7 +224,7 @@ cow__old_tables_release(void)
 		/* If the helper is about to do a slice of it, it goes on there: nothing is mapped any
 		 * more. */
 		if (cow__map_none(cow__tile_start(old->tile), old->tile->bytes) == 0 && !old->busy)
-			forget(old, COW__INNER);
+			forget_old(old, COW__INNER);
 }
 
 COW_FORK_CODE void

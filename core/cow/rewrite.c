@@ -69,7 +69,7 @@ next_part(const struct cow__tile *t, uintptr_t *at, uintptr_t end)
 
 /* Replaces the pages of [start, end). */
 static int
-renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct intent *w)
+replace_pages(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct intent *w)
 {
 	size_t bytes = cow__min(end, cow__tile_start(t) + cow__extent_usable(t)) - start;
 	struct cow__target to;
@@ -92,17 +92,17 @@ renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct inte
 
 /* Nobody else reads the tile: the way back, in place. *at moves as far as it came. */
 static int
-thaw(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
+thaw_part(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
 {
 	size_t copied, done = 0;
 	int r = 0;
 
 	if (all) {
-		r = cow__thaw_discard(t, *at, end);
+		r = cow__thaw_tile_discard(t, *at, end);
 		*at = end;
 	}
 	while (r >= 0 && *at < end && done < COW__REWRITE_STEP) {
-		r = cow__thaw_step(t, at, end, SIZE_MAX, &copied);
+		r = cow__thaw_tile_step(t, at, end, SIZE_MAX, &copied);
 		done += copied;
 	}
 	return r;
@@ -111,7 +111,7 @@ thaw(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
 /* Works on the first part of [*at, end), which lies in the tile, and moves *at behind
  * it. */
 static void
-step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
+rewrite_part(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 {
 	struct cow__census c = { .asked = 0 };
 	uintptr_t to, last = end, bytes_end = cow__tile_start(t) + cow__extent_usable(t);
@@ -133,9 +133,9 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 	if (all && to == cow__tile_end(t) && last < bytes_end)
 		memcpy(tail, (const void *)last, ntail = bytes_end - last);
 	if (cow__exclusive(t, &c)) {
-		r = thaw(t, at, to, all);
+		r = thaw_part(t, at, to, all);
 	} else {
-		r = renew(t, *at, to, all, w);
+		r = replace_pages(t, *at, to, all, w);
 		*at = to;
 	}
 	if (ntail)
@@ -160,7 +160,7 @@ cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 			break;
 		}
 		if (cow__commit_wait(&t, start) && t && cow__can(t, COW__TO_REWRITE))
-			step(t, &start, cow__min(end, cow__tile_end(t)), &w);
+			rewrite_part(t, &start, cow__min(end, cow__tile_end(t)), &w);
 		else
 			start = t ? cow__tile_end(t) : end;
 		cow__engine_unlock();
@@ -184,7 +184,7 @@ static struct cow__pool rewrites = { .object_bytes = sizeof(struct cow__rewrite)
 
 /* Is all of the block frozen, and may it show other pages? */
 static bool
-is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
+is_block_frozen(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
 	uintptr_t end = cow__tile_start(t) + cow__extent_usable(t);
 	struct cow__span part;
@@ -197,7 +197,7 @@ is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
 
 /* The tile there, if it is to be had: the helper may be working on it for long. */
 static int
-find(uintptr_t start, struct cow__tile **ret)
+find_live_tile(uintptr_t start, struct cow__tile **ret)
 {
 	struct cow__tile *t = cow__engine.process == cow__process_id() ? cow__tile_find(start)
 	                                                               : NULL;
@@ -209,16 +209,16 @@ find(uintptr_t start, struct cow__tile **ret)
 
 /* With the reference that keeps the pages. */
 static int
-begin(struct cow__rewrite *w, size_t bytes)
+begin_rewrite(struct cow__rewrite *w, size_t bytes)
 {
 	struct intent i = { .asked = false };
 	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t;
-	int r = find(w->start, &t);
+	int r = find_live_tile(w->start, &t);
 
 	if (r < 0)
 		return r == -ENOENT ? -ENOTSUP : r;
-	if (!is_whole(t, w->start, bytes))
+	if (!is_block_frozen(t, w->start, bytes))
 		return -ENOTSUP;
 	if (cow__exclusive(t, &c))
 		return -EAGAIN;
@@ -240,7 +240,7 @@ begin(struct cow__rewrite *w, size_t bytes)
 }
 
 static void
-unlist(const struct cow__rewrite *w)
+unlist_rewrite(const struct cow__rewrite *w)
 {
 	for (struct cow__rewrite **p = &open; *p; p = &(*p)->next)
 		if (*p == w) {
@@ -337,7 +337,7 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 		                    .bytes = bytes,
 		                    .generation = cow__engine.generation };
 	cow__engine_lock();
-	r = begin(w, bytes);
+	r = begin_rewrite(w, bytes);
 	cow__engine_unlock();
 	if (r < 0) {
 		cow__pool_give(&rewrites, w);
@@ -353,7 +353,7 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 
 /* The pages are free again soon, as if they had been written at no other place. */
 static void
-unfreeze(struct cow__tile *pages)
+unmap_frozen_pages(struct cow__tile *pages)
 {
 	cow__tile_change_begin(pages);
 	if (cow__map_none(cow__tile_start(pages), pages->bytes) == 0)
@@ -363,16 +363,17 @@ unfreeze(struct cow__tile *pages)
 
 /* Shows the pages. */
 static int
-keep_new(const struct cow__rewrite *w)
+show_new_pages(const struct cow__rewrite *w)
 {
 	struct intent i = { .asked = false };
 	struct cow__tile *t;
-	int r = find(w->start, &t);
+	int r = find_live_tile(w->start, &t);
 	size_t rest;
 
 	if (r < 0)
 		return r;
-	if (w->frozen || !is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
+	if (w->frozen || !is_block_frozen(t, w->start, w->bytes) ||
+	    (w->own && w->to.piece.pages != t) ||
 	    is_under_io(&i))
 		return -ENOTSUP;
 	/* The program may use what is behind the bytes (cow_block_bytes()). */
@@ -392,7 +393,7 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 
 	if (!is_child) {
 		cow__engine_lock();
-		r = keep ? keep_new(w) : 0;
+		r = keep ? show_new_pages(w) : 0;
 		cow__engine_unlock();
 		if (r < 0 && r != -ENOENT) { /* the block was not freed meanwhile */
 			if (w->frozen)
@@ -400,9 +401,9 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 			memcpy((void *)w->start, (void *)w->to.at, w->bytes);
 		}
 		cow__engine_lock();
-		unlist(w);
+		unlist_rewrite(w);
 		if (w->frozen && !w->to.alias)
-			unfreeze(w->to.piece.pages);
+			unmap_frozen_pages(w->to.piece.pages);
 		if (w->to.alias)
 			cow__tile_inner_free(w->to.alias);
 		w->to.piece.pages->own.open--;

@@ -17,7 +17,7 @@
 /* The tile whose pages this one shows, if it shows all of them and no others; or
  * NULL. */
 static struct cow__tile *
-shown(const struct cow__tile *t)
+shown_tile(const struct cow__tile *t)
 {
 	const struct cow__piece *p = t->map.pieces;
 
@@ -32,7 +32,7 @@ shown(const struct cow__tile *t)
 bool
 cow__seal_may(const struct cow__tile *t)
 {
-	const struct cow__tile *pages = shown(t);
+	const struct cow__tile *pages = shown_tile(t);
 
 	return pages && pages->own.segment->single;
 }
@@ -46,7 +46,7 @@ alone_in_file(const struct cow__tile *t)
 
 /* This can't be undone: this process writes these file pages never again. */
 static int
-seal(struct cow__tile *t, size_t bytes)
+seal_file(struct cow__tile *t, size_t bytes)
 {
 	struct cow__segment *s = t->own.segment;
 	int r = 0;
@@ -78,9 +78,9 @@ seal(struct cow__tile *t, size_t bytes)
 
 /* The tile whose file can be sealed for this one, or NULL. */
 static struct cow__tile *
-sealable(const struct cow__tile *t, size_t bytes)
+sealable_tile(const struct cow__tile *t, size_t bytes)
 {
-	struct cow__tile *pages = shown(t);
+	struct cow__tile *pages = shown_tile(t);
 
 	if (!pages || !cow__can(t, COW__TO_SEAL) || bytes > t->bytes ||
 	    t->bytes - bytes >= cow__page)
@@ -108,7 +108,7 @@ is_sealed(const struct cow__tile *pages, size_t bytes)
 enum cow__seal_ready
 cow__seal_ready(const struct cow__tile *t, size_t bytes)
 {
-	const struct cow__tile *pages = sealable(t, bytes);
+	const struct cow__tile *pages = sealable_tile(t, bytes);
 
 	if (!pages)
 		return COW__SEAL_NOT;
@@ -123,13 +123,13 @@ int
 cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
           uint64_t *ret_offset)
 {
-	struct cow__tile *pages = sealable(t, bytes);
+	struct cow__tile *pages = sealable_tile(t, bytes);
 	int r = 0;
 
 	if (!pages)
 		return -ENOTSUP;
 	if (!pages->own.segment->sealed)
-		r = seal(pages, bytes);
+		r = seal_file(pages, bytes);
 	if (r == 0 && !is_sealed(pages, bytes))
 		r = -ENOTSUP;
 	if (r == 0)

@@ -68,7 +68,7 @@ next_copied(const struct cow__tile *t, size_t at, size_t end, struct run *ret)
 }
 
 static int
-next(struct cow__tile *t, size_t at, size_t end, struct run *ret)
+next_run(struct cow__tile *t, size_t at, size_t end, struct run *ret)
 {
 	struct run copied;
 	int r, more;
@@ -94,7 +94,7 @@ cow__sparse_next_locked(struct cow__tile *t, size_t at, size_t end, size_t *ret_
 	int r;
 
 	cow__commit_stop(t);
-	r = at < end ? next(t, at, end, &run) : 0;
+	r = at < end ? next_run(t, at, end, &run) : 0;
 	if (r > 0) {
 		*ret_start = run.start;
 		*ret_end = run.end;

@@ -172,7 +172,7 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 		r = -EINVAL;
 
 	if (r == 0)
-		r = cow__part_thaws(t);
+		r = cow__thaw_part_room(t);
 	if (r == 0)
 		r = cow__array_reserve((void **)&list, &cap, sizeof(*list),
 		                       t->map.npieces + 3);
@@ -198,7 +198,7 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 		if (t->map.rewritten)
 			t->map.rewritten->own_punched = false;
 	}
-	cow__part_thawed(t, start, end);
+	cow__thaw_part_note(t, start, end);
 	cow__spare_rewritten(t);
 	return 0;
 }

@@ -71,14 +71,14 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 }
 
 int
-cow__part_thaws(struct cow__tile *t)
+cow__thaw_part_room(struct cow__tile *t)
 {
 	return cow__array_reserve((void **)&t->map.kept, &t->map.kept_cap, sizeof(*t->map.kept),
 	                          t->map.nkept + 2);
 }
 
 void
-cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
+cow__thaw_part_note(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	struct cow__span *k = t->map.kept;
 	uint32_t i = 0;
@@ -119,14 +119,14 @@ cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 /* Maps [start, end) shared: the file is right there. What fails stays private. */
 static int
-share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
+map_part_shared(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t done;
 	int r;
 
 	if (!cow__mappings_left(2 + t->map.npieces))
 		return -ENOMEM;
-	r = cow__part_thaws(t);
+	r = cow__thaw_part_room(t);
 	if (r < 0)
 		return r;
 	if (!t->map.npieces && !t->map.attributes) {
@@ -135,7 +135,7 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	} else {
 		r = cow__part_map(t, start, end, true, &done);
 	}
-	cow__part_thawed(t, start, done);
+	cow__thaw_part_note(t, start, done);
 	return r;
 }
 
@@ -155,7 +155,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	if (r == 0 && t->map.overlay)
 		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
-		r = share_part(t, start, end);
+		r = map_part_shared(t, start, end);
 	if (r == 0)
 		t->map.written_back += copied;
 	if (t->map.attributes)
@@ -171,7 +171,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 /* Leaves out what the kernel may write for a thread that waits. False: *at is
  * there; it was moved behind. */
 static bool
-leave_out(uintptr_t *at, uintptr_t *end)
+leave_out_parked(uintptr_t *at, uintptr_t *end)
 {
 	struct cow__park_range w;
 	uintptr_t from;
@@ -215,9 +215,9 @@ clean_end(const struct cow__tile *t, uintptr_t at, uintptr_t end)
 }
 
 int
-cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
+cow__thaw_tile_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	int r = share_part(t, start, end);
+	int r = map_part_shared(t, start, end);
 
 	t->own.shadow_less |= t->own.shadow != 0;
 	return r;
@@ -234,8 +234,8 @@ look_for_copied(const struct cow__tile *t, uintptr_t at, uintptr_t end, struct c
 }
 
 int
-cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
-               size_t *ret_copied)
+cow__thaw_tile_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
+                    size_t *ret_copied)
 {
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__span part;
@@ -251,7 +251,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	}
 	*at = part.start;
 	part.end = cow__min(part.end, end);
-	if (!leave_out(at, &part.end))
+	if (!leave_out_parked(at, &part.end))
 		return 0;
 	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
 	chunk_end = cow__ahead_end(*at, chunk_end);
@@ -280,13 +280,13 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = t->map.overlay ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
+	r = t->map.overlay ? thaw_chunk(t, *at, next, NULL, 0) : map_part_shared(t, *at, next);
 	*at = next;
 	return r;
 }
 
 int
-cow__thaw_some(struct cow__tile *t, size_t most)
+cow__thaw_tile(struct cow__tile *t, size_t most)
 {
 	uintptr_t at = cow__tile_start(t);
 	size_t left = most < t->bytes / 2 ? COW__THAW_STEP : SIZE_MAX, copied;
@@ -306,7 +306,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	               ? cow__tile_end(t)
 	               : at + most;
 	while (r == 0 && at < stop) {
-		r = cow__thaw_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied);
+		r = cow__thaw_tile_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied);
 		if (copied >= left)
 			break;
 		left -= copied;
@@ -331,7 +331,7 @@ neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
 }
 
 struct cow__tile *
-cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
+cow__thaw_clean_tiles(struct cow__tile *t, struct cow__census *c)
 {
 	uintptr_t start = cow__tile_start(t), end, next;
 	struct cow__park_range w;
@@ -350,7 +350,7 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 	    cow__old_tables_share(start, end, t->own.segment) < 0)
 		return NULL;
 	for (;; t = t->next) {
-		cow__part_thawed(t, cow__tile_start(t), cow__tile_end(t));
+		cow__thaw_part_note(t, cow__tile_start(t), cow__tile_end(t));
 		if (t == last)
 			return last;
 	}

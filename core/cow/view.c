@@ -46,7 +46,7 @@ add_run(struct runs *to, const struct cow__run *run)
 }
 
 static void
-forget(struct runs *runs)
+free_runs(struct runs *runs)
 {
 	cow__array_free(runs->run, runs->cap, sizeof(*runs->run));
 	*runs = (struct runs){ NULL, 0, 0, 0 };
@@ -55,7 +55,7 @@ forget(struct runs *runs)
 /* Is a copy of the whole cheaper? To copy a page costs a quarter of the fault
  * that copies it. */
 static bool
-too_much(const struct cow__tile *t, const struct written *w)
+is_copy_cheaper(const struct cow__tile *t, const struct written *w)
 {
 	return w->layered.n > COW__LAYER_RUNS_MOST || w->patched.bytes > COW__PATCHED_MOST ||
 	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / COW__LAYER_MOST_SHARE;
@@ -83,7 +83,7 @@ find_runs(const struct cow__tile *t, size_t layered_least, struct written *w)
 			            &found[i]);
 		if (r < 0)
 			return r;
-		if (too_much(t, w))
+		if (is_copy_cheaper(t, w))
 			return -E2BIG;
 	}
 	return 0;
@@ -224,8 +224,8 @@ cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
  * copies. Nobody may write it meanwhile. A part that fails stays as it is. The
  * list of pieces is right for both, as the bytes are equal. */
 static void
-rebase(struct cow__tile *t, const struct runs *p,
-       const struct cow__piece *pieces, uint32_t n)
+rebase_source(struct cow__tile *t, const struct runs *p,
+              const struct cow__piece *pieces, uint32_t n)
 {
 	struct cow__piece *copy = NULL;
 	uint32_t cap = 0;
@@ -323,7 +323,7 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 		/* Not while the helper frees file pages of it: they would be
 		 * under the pieces. */
 		if (may_rebase && !cow__tile_is_punched(source))
-			rebase(source, written, pieces, n);
+			rebase_source(source, written, pieces, n);
 		/* The layer has no mapping of its own: views alone hold it. */
 		cow__extent_detach(layer);
 		cow__extent_unref_pages(layer);
@@ -369,14 +369,14 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 	struct written w = { 0 };
 	int r = view_make(source, rebase, 0, &w, make, arg);
 
-	forget(&w.layered);
+	free_runs(&w.layered);
 	return r;
 }
 
 /* Copies the short runs that the source has written. */
 static void
-patch(struct cow__tile *view, struct cow__tile *source,
-      const struct runs *written)
+patch_view(struct cow__tile *view, struct cow__tile *source,
+           const struct runs *written)
 {
 	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
 
@@ -400,10 +400,10 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
 	int r = view_make(source, rebase, COW__LAYERED_LEAST, &w, view_tile, ret);
 
 	if (r == 0)
-		patch(*ret, source, &w.patched);
+		patch_view(*ret, source, &w.patched);
 	if (r == 0 && ret_copied)
 		*ret_copied = w.layered.bytes + w.patched.bytes;
-	forget(&w.layered);
-	forget(&w.patched);
+	free_runs(&w.layered);
+	free_runs(&w.patched);
 	return r;
 }

@@ -13,7 +13,7 @@
 
 /* One fork alone may be the last. */
 static bool
-is_due(struct cow__tile *t)
+is_join_due(struct cow__tile *t)
 {
 	unsigned forks = t->map.zeroed++;
 
@@ -24,14 +24,14 @@ is_due(struct cow__tile *t)
 
 /* Was half of it written? */
 static bool
-is_full(const struct cow__tile *t)
+is_half_written(const struct cow__tile *t)
 {
 	return cow__made_bytes(cow__tile_start(t), cow__tile_end(t), t->bytes / 2) >=
 	       t->bytes / 2;
 }
 
 static void
-join(struct cow__tile *t)
+join_file(struct cow__tile *t)
 {
 	struct cow__segment *s;
 
@@ -57,8 +57,9 @@ cow__zeroed_before_fork(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->map.backing != COW__ANON || !t->map.zeroed)
 			continue;
-		if (is_due(t) && !t->own.segment && cow__can(t, COW__TO_JOIN) && is_full(t))
-			join(t);
+		if (is_join_due(t) && !t->own.segment && cow__can(t, COW__TO_JOIN) &&
+		    is_half_written(t))
+			join_file(t);
 		any |= t->map.backing == COW__ANON;
 	}
 	cow__engine.zeroed = any;

@@ -61,7 +61,7 @@ cow__border_soft(void)
 }
 
 static bool
-is_over(uint64_t call, uint64_t now)
+is_call_over(uint64_t call, uint64_t now)
 {
 	return cow__elapsed(call - call % COW__BORDER_CALLS_MOST, now) >= COW__BORDER_CALL_NS;
 }
@@ -75,7 +75,7 @@ cow__border_call_begins(void)
 		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST);
 		uint64_t call = now - now % COW__BORDER_CALLS_MOST + i;
 
-		if ((!old || is_over(old, now)) &&
+		if ((!old || is_call_over(old, now)) &&
 		    __atomic_compare_exchange_n(&calls[i], &old, call, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			return call;
 	}
@@ -104,7 +104,7 @@ cow__border_waits(void)
 	for (unsigned i = 0; i < COW__BORDER_CALLS_MOST; i++) {
 		uint64_t call = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST);
 
-		if (call && !is_over(call, cow__now()))
+		if (call && !is_call_over(call, cow__now()))
 			return true;
 	}
 	return false;
@@ -154,7 +154,7 @@ cow__border_seal(struct cow__segment *s)
  * its whole file, and its copied pages dropped. Behind them are the bytes that this process
  * overwrote, which relatives still read: only copies of everything leave them. */
 static int
-prepare(bool hard, bool keeps)
+prepare_files(bool hard, bool keeps)
 {
 	struct cow__census c = { .asked = 0 };
 	struct cow__segment *s;
@@ -177,7 +177,7 @@ prepare(bool hard, bool keeps)
 }
 
 static int
-leave(bool hard, bool keeps)
+leave_family(bool hard, bool keeps)
 {
 	struct cow__segment *s;
 	uint64_t marked = 0;
@@ -186,7 +186,7 @@ leave(bool hard, bool keeps)
 	cow__ahead_forget();
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
-	r = prepare(hard, keeps);
+	r = prepare_files(hard, keeps);
 	if (r == 0)
 		r = cow__rewrites_unmap();
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
@@ -218,10 +218,10 @@ cow__border_make(bool hard, bool late)
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
 	if (cow__engine_lock_in_handler()) {
-		r = leave(hard, keeps);
+		r = leave_family(hard, keeps);
 		/* Other threads run, or there is no memory for copies. */
 		if (r < 0 && late)
-			r = leave(true, true);
+			r = leave_family(true, true);
 		cow__engine_unlock();
 	}
 	cow__signals_restore(&signals);

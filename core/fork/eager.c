@@ -14,7 +14,7 @@
 
 /* Do children not get what is at `at`? */
 static bool
-is_denied(const struct cow__tile *t, uintptr_t at, uintptr_t *end)
+is_denied_to_child(const struct cow__tile *t, uintptr_t at, uintptr_t *end)
 {
 	int denied = cow__attribute_at(t, COW__ATTRIBUTE_FORK, 0, at, end);
 
@@ -34,7 +34,7 @@ copy_parts(struct cow__tile *t, bool for_child, char *to)
 		end = last;
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
 		                      at, &end) == COW__PLACE_OURS &&
-		    !(for_child && is_denied(t, at, &end)))
+		    !(for_child && is_denied_to_child(t, at, &end)))
 			(void)cow__sparse_fill_locked(to, t, at - start, end - start,
 			                              false);
 	}

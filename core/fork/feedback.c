@@ -18,7 +18,7 @@ static size_t frozen_bytes COW_FORK_DATA; /* at the last fork, of what stayed fr
 static size_t freed_frozen COW_FORK_DATA, freed_copied COW_FORK_DATA; /* freed since then */
 
 static bool
-learning(void)
+is_learning(void)
 {
 	return !cow__without(FEEDBACK) && frozen_bytes && !cow__engine.prefer_anon &&
 	       cow__engine.policy == COW__POLICY_AUTO;
@@ -33,7 +33,7 @@ is_private(const struct cow__tile *t)
 
 /* The first tile of the next run of frozen neighbours, from `t` on, and its last. */
 static struct cow__tile *
-next_run(struct cow__tile *t, struct cow__tile **ret_last)
+next_frozen_run(struct cow__tile *t, struct cow__tile **ret_last)
 {
 	while (t && !is_private(t))
 		t = t->next;
@@ -43,24 +43,24 @@ next_run(struct cow__tile *t, struct cow__tile **ret_last)
 }
 
 static size_t
-add_frozen(void)
+sum_frozen(void)
 {
 	struct cow__tile *t = cow__tile_first(), *last;
 	size_t bytes = 0;
 
-	for (; (t = next_run(t, &last)); t = last->next)
+	for (; (t = next_frozen_run(t, &last)); t = last->next)
 		bytes += cow__tile_end(last) - cow__tile_start(t);
 	return bytes;
 }
 
 /* 0 or -errno. */
 static int
-add_copied(size_t *bytes)
+sum_copied(size_t *bytes)
 {
 	struct cow__tile *t = cow__tile_first(), *last;
 	struct cow__run runs[64];
 
-	for (; (t = next_run(t, &last)); t = last->next) {
+	for (; (t = next_frozen_run(t, &last)); t = last->next) {
 		uintptr_t at = cow__tile_start(t);
 
 		while (at < cow__tile_end(last)) {
@@ -86,14 +86,14 @@ cow__feedback_learn(void)
 
 	freed_frozen = freed_copied = 0;
 	/* Memory that thaws between forks need not become anonymous. */
-	if (!learning() || cow__heal_soon(cow__now()))
+	if (!is_learning() || cow__heal_soon(cow__now()))
 		return;
 	frozen_bytes = 0;
-	frozen += add_frozen();
+	frozen += sum_frozen();
 	if (!cow__copies_too_much(copied, frozen) &&
 	    !cow__copies_too_much(copied + cow__min(cow__process_anonymous(), SIZE_MAX / 2), frozen))
 		return;
-	if (add_copied(&copied) < 0)
+	if (sum_copied(&copied) < 0)
 		return;
 	cow__stat_set(pages_private, copied / cow__page);
 	if (cow__copies_too_much(copied, frozen))
@@ -106,7 +106,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	ssize_t n;
 
-	if (!is_private(t) || !t->own.held || !learning() ||
+	if (!is_private(t) || !t->own.held || !is_learning() ||
 	    !cow__exclusive(t, &c))
 		return;
 	n = cow__copied_bytes(t);

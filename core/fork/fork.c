@@ -69,7 +69,7 @@ freeze_or_copy(struct cow__tile **t, bool copy, uintptr_t *moved)
 /* Freezes everything, neighbours together, and makes the child a holder of it. `denied`: memory
  * that children are denied is in a file still. *ret_more: children don't inherit all of it yet. */
 static int
-freeze_all(bool pinned, bool denied, bool *ret_more)
+freeze_for_child(bool pinned, bool denied, bool *ret_more)
 {
 	struct cow__tile *t, *done;
 	uintptr_t moved = 0;
@@ -175,7 +175,7 @@ prepare_memory(void)
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
 	pinned = cow__pins_memory();
-	r = freeze_all(pinned, !pinned && cow__withhold_rest() < 0, &more);
+	r = freeze_for_child(pinned, !pinned && cow__withhold_rest() < 0, &more);
 	cow__engine.lends = true;
 	if (r == 0 && more)
 		r = inherit_mappings(true);
@@ -431,7 +431,7 @@ heal_after_wait(bool blocked)
 	if (!blocked)
 		cow__heal(COW__FORK_HEAL_NS);
 	if (!more && cow__engine.frozen)
-		cow__heal_wake();
+		cow__heal_child_reaped();
 	if (!more)
 		(void)cow__extent_poll_limbo();
 	cow__engine_unlock();

@@ -81,14 +81,14 @@ cow__apart_child(void)
 /* A handler of this thread may fork. The child ends the tile at once, and its memory may
  * serve again. */
 static bool
-is_process(uint32_t generation)
+is_same_process(uint32_t generation)
 {
 	return __atomic_load_n(&cow__engine.generation, __ATOMIC_RELAXED) == generation;
 }
 
 /* Of [at, end), which the program has freed. */
 static void
-zap(uintptr_t at, uintptr_t end, uint32_t generation)
+zap_freed(uintptr_t at, uintptr_t end, uint32_t generation)
 {
 	struct cow__park_thread *parked = cow__park_here();
 	struct cow__signals signals;
@@ -96,7 +96,7 @@ zap(uintptr_t at, uintptr_t end, uint32_t generation)
 	for (; at < end; at += COW__APART_MOST) {
 		if (!cow__signals_block(&signals))
 			break;
-		if (is_process(generation))
+		if (is_same_process(generation))
 			(void)cow__map_zap(at, cow__min(COW__APART_MOST, end - at));
 		cow__signals_restore(&signals);
 	}
@@ -118,9 +118,9 @@ cow__apart_free(struct cow__tile *t)
 	t->work = COW__WORK_PAGES;
 	cow__extent_free(t); /* it is doomed */
 	cow__engine_unlock();
-	zap(at, end, generation);
+	zap_freed(at, end, generation);
 	cow__engine_lock();
-	if (!is_process(generation))
+	if (!is_same_process(generation))
 		return;
 	cow__tile_work_ends(t);
 	cow__extent_free(t);

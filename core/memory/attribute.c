@@ -50,26 +50,26 @@ start_of(const struct cow__attribute *a)
 }
 
 static struct cow__attribute *
-from_key(const struct cow__tile *t, uintptr_t key)
+note_from_key(const struct cow__tile *t, uintptr_t key)
 {
 	return (struct cow__attribute *)cow__tree_ceiling(t->map.attributes, key);
 }
 
 /* The first of this kind from `key` on, if it begins before `end`. */
 static struct cow__attribute *
-next_in(const struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t key,
-        uintptr_t end)
+next_note(const struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t key,
+          uintptr_t end)
 {
-	struct cow__attribute *a = from_key(t, key);
+	struct cow__attribute *a = note_from_key(t, key);
 
 	return a && a->node.key < key_of(kind, end) ? a : NULL;
 }
 
 /* The first of this kind that has a part of [start, end), or NULL; the next one is
- * next_in() from its key + 1. */
+ * next_note() from its key + 1. */
 static struct cow__attribute *
-first_in(const struct cow__tile *t, enum cow__attribute_kind kind,
-         uintptr_t start, uintptr_t end)
+first_note(const struct cow__tile *t, enum cow__attribute_kind kind,
+           uintptr_t start, uintptr_t end)
 {
 	uintptr_t key = key_of(kind, start);
 	struct cow__attribute *a;
@@ -77,7 +77,7 @@ first_in(const struct cow__tile *t, enum cow__attribute_kind kind,
 	a = (struct cow__attribute *)cow__tree_floor(t->map.attributes, key);
 	return a && kind_of(a) == kind && a->end > start
 	               ? a
-	               : next_in(t, kind, key, end);
+	               : next_note(t, kind, key, end);
 }
 
 static size_t count; /* of all tiles */
@@ -89,8 +89,8 @@ cow__attributes_any(void)
 }
 
 static void
-put(struct cow__tile *t, struct cow__attribute *a, enum cow__attribute_kind kind,
-    uintptr_t start, uintptr_t end, int value)
+note_put(struct cow__tile *t, struct cow__attribute *a, enum cow__attribute_kind kind,
+         uintptr_t start, uintptr_t end, int value)
 {
 	*a = (struct cow__attribute){ .end = end, .value = value };
 	a->node.key = key_of(kind, start);
@@ -99,7 +99,7 @@ put(struct cow__tile *t, struct cow__attribute *a, enum cow__attribute_kind kind
 }
 
 static void
-drop(struct cow__tile *t, struct cow__attribute *a)
+note_drop(struct cow__tile *t, struct cow__attribute *a)
 {
 	cow__tree_remove(&t->map.attributes, &a->node);
 	cow__pool_give(&attributes, a);
@@ -108,7 +108,7 @@ drop(struct cow__tile *t, struct cow__attribute *a)
 
 /* Does it go beyond [start, end) on both sides? */
 static bool
-goes_around(const struct cow__attribute *a, uintptr_t start, uintptr_t end)
+note_goes_around(const struct cow__attribute *a, uintptr_t start, uintptr_t end)
 {
 	return start_of(a) < start && a->end > end;
 }
@@ -116,17 +116,17 @@ goes_around(const struct cow__attribute *a, uintptr_t start, uintptr_t end)
 /* Takes [start, end) away from `a`, which does not go beyond it on both sides.
  * `a` keeps what it has outside. */
 static void
-give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
-         uintptr_t end)
+note_give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
+              uintptr_t end)
 {
 	if (start_of(a) < start) {
 		a->end = start;
 	} else if (a->end > end) {
 		cow__tree_remove(&t->map.attributes, &a->node);
 		count--;
-		put(t, a, kind_of(a), end, a->end, a->value);
+		note_put(t, a, kind_of(a), end, a->end, a->value);
 	} else {
-		drop(t, a);
+		note_drop(t, a);
 	}
 }
 
@@ -135,8 +135,8 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
                    enum cow__attribute_kind kind, int value)
 {
 	struct cow__attribute *a = cow__pool_take(&attributes), *rest = NULL;
-	struct cow__attribute *old = first_in(t, kind, start, end);
-	bool parts = old && goes_around(old, start, end) && old->value != value;
+	struct cow__attribute *old = first_note(t, kind, start, end);
+	bool parts = old && note_goes_around(old, start, end) && old->value != value;
 	uintptr_t key;
 
 	if (a && parts) {
@@ -148,22 +148,22 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		return -ENOMEM;
 	cow__tile_change_begin(t);
 	if (rest) {
-		put(t, rest, kind, end, old->end, old->value);
+		note_put(t, rest, kind, end, old->end, old->value);
 		old->end = end;
 	}
 	/* The neighbours as well: those with the same value merge with it. */
-	for (old = first_in(t, kind, start - 1, end + 1); old;
-	     old = next_in(t, kind, key + 1, end + 1)) {
+	for (old = first_note(t, kind, start - 1, end + 1); old;
+	     old = next_note(t, kind, key + 1, end + 1)) {
 		key = old->node.key;
 		if (old->value == value) {
 			start = cow__min(start_of(old), start);
 			end = cow__max(old->end, end);
-			drop(t, old);
+			note_drop(t, old);
 		} else if (old->end > start && start_of(old) < end) {
-			give_way(t, old, start, end);
+			note_give_way(t, old, start, end);
 		}
 	}
-	put(t, a, kind, start, end, value);
+	note_put(t, a, kind, start, end, value);
 	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 	return 0;
@@ -173,7 +173,7 @@ int
 cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                   int none, uintptr_t addr, uintptr_t *end)
 {
-	const struct cow__attribute *a = first_in(t, kind, addr, *end);
+	const struct cow__attribute *a = first_note(t, kind, addr, *end);
 
 	if (!a)
 		return none;
@@ -187,7 +187,7 @@ cow__attributes_count(const struct cow__tile *t)
 	const struct cow__attribute *a;
 	size_t n = 0;
 
-	for (a = from_key(t, 0); a; a = from_key(t, a->node.key + 1))
+	for (a = note_from_key(t, 0); a; a = note_from_key(t, a->node.key + 1))
 		n++;
 	return n;
 }
@@ -196,15 +196,15 @@ bool
 cow__attributes_have_key(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	const enum cow__attribute_kind kind = COW__ATTRIBUTE_PROTECTION;
-	const struct cow__attribute *a = first_in(t, kind, start, end);
+	const struct cow__attribute *a = first_note(t, kind, start, end);
 
 	while (a && !(a->value & COW__MAP_KEYS))
-		a = next_in(t, kind, a->node.key + 1, end);
+		a = next_note(t, kind, a->node.key + 1, end);
 	return a;
 }
 
 static bool
-lingers(const struct cow__attribute *a)
+note_lingers(const struct cow__attribute *a)
 {
 	switch (kind_of(a)) {
 	case COW__ATTRIBUTE_PROTECTION:
@@ -228,9 +228,9 @@ cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
 	const struct cow__attribute *a;
 
 	for (enum cow__attribute_kind kind = 0; kind < COW__ATTRIBUTES; kind++)
-		for (a = first_in(t, kind, start, end); a;
-		     a = next_in(t, kind, a->node.key + 1, end))
-			if (lingers(a))
+		for (a = first_note(t, kind, start, end); a;
+		     a = next_note(t, kind, a->node.key + 1, end))
+			if (note_lingers(a))
 				return true;
 	return false;
 }
@@ -263,32 +263,32 @@ cow__attributes_holed(const struct cow__tile *t)
 
 /* A note that goes beyond both ends of [start, end) becomes two. */
 static int
-part(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
-     uintptr_t end)
+split_note(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
+           uintptr_t end)
 {
-	struct cow__attribute *a = first_in(t, kind, start, end), *rest;
+	struct cow__attribute *a = first_note(t, kind, start, end), *rest;
 
-	if (!a || !goes_around(a, start, end))
+	if (!a || !note_goes_around(a, start, end))
 		return 0;
 	rest = cow__pool_take(&attributes);
 	if (!rest)
 		return -ENOMEM;
-	put(t, rest, kind, end, a->end, a->value);
+	note_put(t, rest, kind, end, a->end, a->value);
 	a->end = end;
 	return 0;
 }
 
 static void
-clear(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
-      uintptr_t end)
+clear_notes(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
+            uintptr_t end)
 {
 	struct cow__attribute *a;
 	uintptr_t key;
 
-	for (a = first_in(t, kind, start, end); a;
-	     a = next_in(t, kind, key + 1, end)) {
+	for (a = first_note(t, kind, start, end); a;
+	     a = next_note(t, kind, key + 1, end)) {
 		key = a->node.key;
-		give_way(t, a, start, end);
+		note_give_way(t, a, start, end);
 	}
 }
 
@@ -296,10 +296,10 @@ int
 cow__attribute_cut(struct cow__tile *t, uintptr_t start, uintptr_t end,
                    enum cow__attribute_kind kind)
 {
-	int r = part(t, kind, start, end);
+	int r = split_note(t, kind, start, end);
 
 	if (r == 0)
-		clear(t, kind, start, end);
+		clear_notes(t, kind, start, end);
 	return r;
 }
 
@@ -311,16 +311,16 @@ cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 	/* What may fail comes first. */
 	for (kind = 0; r == 0 && kind < COW__ATTRIBUTES; kind++)
-		r = part(t, kind, start, end);
+		r = split_note(t, kind, start, end);
 	for (kind = 0; r == 0 && kind < COW__ATTRIBUTES; kind++)
-		clear(t, kind, start, end);
+		clear_notes(t, kind, start, end);
 	return r;
 }
 
 /* Readable for the engine: without a key of the program's, which may be closed to
  * this thread. */
 static int
-readable(int protection)
+readable_protection(int protection)
 {
 	if (protection > 0xffff)
 		protection = (protection & 0xffff) | COW__MAP_KEY(0);
@@ -333,12 +333,12 @@ cow__attributes_reveal(const struct cow__tile *t, uintptr_t start, uintptr_t end
 	const enum cow__attribute_kind kind = COW__ATTRIBUTE_PROTECTION;
 	const struct cow__attribute *a;
 
-	for (a = first_in(t, kind, start, end); a;
-	     a = next_in(t, kind, a->node.key + 1, end)) {
+	for (a = first_note(t, kind, start, end); a;
+	     a = next_note(t, kind, a->node.key + 1, end)) {
 		uintptr_t from = cow__max(start_of(a), start);
 
 		(void)cow__map_protect(from, cow__min(a->end, end) - from,
-		                       readable(a->value));
+		                       readable_protection(a->value));
 	}
 }
 
@@ -347,8 +347,8 @@ cow__attributes_unlock(struct cow__tile *t)
 {
 	struct cow__attribute *a;
 
-	while ((a = first_in(t, COW__ATTRIBUTE_LOCK, 0, NO_END)) != NULL)
-		drop(t, a);
+	while ((a = first_note(t, COW__ATTRIBUTE_LOCK, 0, NO_END)) != NULL)
+		note_drop(t, a);
 }
 
 void
@@ -365,13 +365,13 @@ cow__attributes_withhold(const struct cow__tile *t, uintptr_t start, uintptr_t e
 
 /* Puts back the notes of one kind, which a new mapping lacks. */
 static void
-apply_kind(const struct cow__tile *t, enum cow__attribute_kind kind,
-           uintptr_t start, uintptr_t end, bool protections)
+apply_notes_of(const struct cow__tile *t, enum cow__attribute_kind kind,
+               uintptr_t start, uintptr_t end, bool protections)
 {
 	const struct cow__attribute *a;
 
-	for (a = first_in(t, kind, start, end); a;
-	     a = next_in(t, kind, a->node.key + 1, end)) {
+	for (a = first_note(t, kind, start, end); a;
+	     a = next_note(t, kind, a->node.key + 1, end)) {
 		uintptr_t from = cow__max(start_of(a), start);
 		size_t bytes = cow__min(a->end, end) - from;
 
@@ -385,24 +385,24 @@ apply_kind(const struct cow__tile *t, enum cow__attribute_kind kind,
 }
 
 static void
-apply(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool protections)
+apply_notes(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool protections)
 {
 	cow__attributes_withhold(t, start, end);
-	apply_kind(t, COW__ATTRIBUTE_PROTECTION, start, end, protections);
-	apply_kind(t, COW__ATTRIBUTE_DUMP, start, end, protections);
-	apply_kind(t, COW__ATTRIBUTE_LOCK, start, end, protections);
+	apply_notes_of(t, COW__ATTRIBUTE_PROTECTION, start, end, protections);
+	apply_notes_of(t, COW__ATTRIBUTE_DUMP, start, end, protections);
+	apply_notes_of(t, COW__ATTRIBUTE_LOCK, start, end, protections);
 }
 
 void
 cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	apply(t, start, end, true);
+	apply_notes(t, start, end, true);
 }
 
 void
 cow__attributes_mapped(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	apply(t, start, end, false);
+	apply_notes(t, start, end, false);
 }
 
 void
@@ -424,5 +424,5 @@ void
 cow__attributes_free(struct cow__tile *t)
 {
 	while (t->map.attributes)
-		drop(t, (struct cow__attribute *)t->map.attributes);
+		note_drop(t, (struct cow__attribute *)t->map.attributes);
 }

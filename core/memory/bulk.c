@@ -19,7 +19,7 @@ struct bulk {
 /* The kernel has just cleared committed memory, so it is in the caches. All else is not, if
  * it is large, and will not be read from there. */
 static void
-copy(const struct bulk *b, uintptr_t at, size_t bytes)
+copy_range(const struct bulk *b, uintptr_t at, size_t bytes)
 {
 	const char *from = b->from + (at - (uintptr_t)b->to);
 
@@ -33,7 +33,7 @@ copy(const struct bulk *b, uintptr_t at, size_t bytes)
 
 /* Strides [first, last), counted from the boundary at or before the start. */
 static void
-part(void *arg, int64_t first, int64_t last)
+copy_strides(void *arg, int64_t first, int64_t last)
 {
 	const struct bulk *b = arg;
 	uintptr_t start = (uintptr_t)b->to, end = start + b->bytes;
@@ -46,12 +46,12 @@ part(void *arg, int64_t first, int64_t last)
 		if (b->commits)
 			cow__commit_at(at, to);
 		if (b->from)
-			copy(b, at, to - at);
+			copy_range(b, at, to - at);
 	}
 }
 
 static int64_t
-strides(const struct bulk *b)
+stride_count(const struct bulk *b)
 {
 	uintptr_t start = (uintptr_t)b->to, base = cow__round_down(start, COW__BULK_STRIDE);
 
@@ -64,7 +64,7 @@ cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
 	struct bulk b = { to, from, bytes, fresh };
 
 	if (bytes)
-		cow__workers_run(strides(&b), COW__BULK_GRAIN, part, &b);
+		cow__workers_run(stride_count(&b), COW__BULK_GRAIN, copy_strides, &b);
 }
 
 void
@@ -73,7 +73,7 @@ cow__bulk_copy_here(void *to, const void *from, size_t bytes, bool fresh)
 	struct bulk b = { to, from, bytes, fresh };
 
 	if (bytes)
-		part(&b, 0, strides(&b));
+		copy_strides(&b, 0, stride_count(&b));
 }
 
 void
@@ -82,5 +82,5 @@ cow__bulk_commit(uintptr_t at, size_t bytes)
 	struct bulk b = { (char *)at, NULL, bytes, true };
 
 	if (bytes)
-		cow__workers_run(strides(&b), COW__BULK_GRAIN, part, &b);
+		cow__workers_run(stride_count(&b), COW__BULK_GRAIN, copy_strides, &b);
 }

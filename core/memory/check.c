@@ -42,7 +42,7 @@ append_hex(char *to, uint64_t n)
 
 /* By no function of libc: it may be the helper's thread. The conditions are short. */
 static void
-broken(const struct cow__tile *t, const char *what)
+invariant_broken(const struct cow__tile *t, const char *what)
 {
 	char line[512], *end = append(line, "cowshed: a tile of ");
 
@@ -58,7 +58,7 @@ broken(const struct cow__tile *t, const char *what)
 #define MUST(t, x)                                                                                 \
 	do {                                                                                       \
 		if (!(x))                                                                          \
-			broken(t, #x);                                                             \
+			invariant_broken(t, #x);                                                   \
 	} while (0)
 
 static void

@@ -39,7 +39,7 @@ young_add(struct cow__tile *t)
 }
 
 static void
-take_out(struct cow__tile *t)
+young_unlink(struct cow__tile *t)
 {
 	if (t->list_prev)
 		t->list_prev->list_next = t->list_next;
@@ -59,7 +59,7 @@ young_remove(struct cow__tile *t)
 {
 	if (t->filling.age != COW__AGE_YOUNG)
 		return;
-	take_out(t);
+	young_unlink(t);
 	cow__budget_ahead_ends(cow__progress_ahead(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (t->work != COW__WORK_OWED)
@@ -69,7 +69,7 @@ young_remove(struct cow__tile *t)
 
 /* The tile is no longer young. If it has small pages, the helper mends them. */
 static void
-grown_up(struct cow__tile *t)
+young_ends(struct cow__tile *t)
 {
 	bool mend = t->filling.missed && t->own.segment && cow__engine.use_helper;
 
@@ -80,7 +80,7 @@ grown_up(struct cow__tile *t)
 
 /* True if the program got on since the last look. */
 static bool
-look(struct cow__tile *t, uint64_t now)
+look_at_progress(struct cow__tile *t, uint64_t now)
 {
 	int n = cow__progress_look(t);
 
@@ -91,17 +91,17 @@ look(struct cow__tile *t, uint64_t now)
 	}
 	if (n > 0) {
 		t->filling.progress_at = now;
-		take_out(t);
+		young_unlink(t);
 		young_add(t);
 	}
 	if (t->filling.touched >= cow__progress_chunks(t) ||
 	    cow__elapsed(t->filling.progress_at, now) > COW__COMMIT_YOUTH_NS)
-		grown_up(t);
+		young_ends(t);
 	return n > 0;
 }
 
 static void
-refused(struct cow__tile *t, int error)
+commit_refused(struct cow__tile *t, int error)
 {
 	/* A shortage passes. Any other error is how this kernel is. */
 	if (error != -ENOMEM && error != -EAGAIN && error != -EBUSY)
@@ -114,20 +114,20 @@ refused(struct cow__tile *t, int error)
  * forgotten and committed again elsewhere, so tiles with anything ahead stay. So does the
  * newest, which may get something ahead. */
 static void
-retire(void)
+young_drop_oldest(void)
 {
 	struct cow__tile *t = oldest;
 
 	while (t != young && (t->work || cow__progress_ahead(t)))
 		t = t->list_prev;
 	if (t != young)
-		grown_up(t);
+		young_ends(t);
 }
 
 /* Makes a tile young that has pages up to `there`. The program touched them, or they were
  * warm: that gives no credit. */
 static void
-begin_at(struct cow__tile *t, size_t there, bool warm)
+young_begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
@@ -137,27 +137,27 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 	t->filling.progress_at = cow__now();
 	young_add(t);
 	if (nyoung > COW__YOUNG_MOST)
-		retire();
+		young_drop_oldest();
 }
 
 /* Those that got on last, and the one that got on the longest ago. */
 static void
-look_at_some(uint64_t now)
+look_at_young(uint64_t now)
 {
 	struct cow__tile *t = young, *next;
 
 	for (int looks = 1; t && looks < COW__YOUNG_LOOKS; t = next, looks++) {
 		next = t->list_next;
 		if (!t->work)
-			(void)look(t, now);
+			(void)look_at_progress(t, now);
 	}
 	if (oldest && !oldest->work)
-		(void)look(oldest, now);
+		(void)look_at_progress(oldest, now);
 }
 
 /* May huge pages be made ahead of it? For anonymous memory that is advice alone. */
 static bool
-commits(const struct cow__tile *t)
+may_commit(const struct cow__tile *t)
 {
 	if (cow__without(COMMIT))
 		return false;
@@ -167,7 +167,7 @@ commits(const struct cow__tile *t)
 /* The kernel brings the huge pages when the program writes there. What the program only reads
  * takes none. */
 static void
-advise(struct cow__tile *t, uintptr_t at, size_t bytes)
+advise_huge(struct cow__tile *t, uintptr_t at, size_t bytes)
 {
 	cow__budget_ahead(bytes);
 	if (cow__map_advise(at, bytes, ADVICE_HUGEPAGE) < 0)
@@ -180,10 +180,10 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	uint64_t now = cow__now();
 	size_t rest, want;
 
-	if (!commits(t))
+	if (!may_commit(t))
 		return;
-	look_at_some(now);
-	begin_at(t, there, true);
+	look_at_young(now);
+	young_begin_at(t, there, true);
 	rest = cow__progress_chunks(t) - t->filling.committed;
 	want = cow__min(rest, cow__max(cow__budget_room(COW__COMMIT_LEAST, t->bytes),
 	                               cow__budget_room_again(t)));
@@ -196,7 +196,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	}
 	if (want) {
 		t->filling.committed += want;
-		advise(t, cow__mend_origin(t) + t->filling.committed - want, want);
+		advise_huge(t, cow__mend_origin(t) + t->filling.committed - want, want);
 	}
 	if (t->filling.age == COW__AGE_YOUNG && cow__progress_chunks(t) - t->filling.committed >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
@@ -219,7 +219,7 @@ cow__commit_owed(struct cow__tile *t)
 	if (t->filling.age == COW__AGE_YOUNG) {
 		t->filling.missed += want - done;
 		if (r < 0)
-			refused(t, r);
+			commit_refused(t, r);
 		else if (cow__progress_chunks(t) - t->filling.committed + want - done >= COW__COMMIT_HELPER_LEAST)
 			cow__helper_want(true);
 	}
@@ -234,7 +234,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 {
 	if (!cow__commits() || cow__engine.placed)
 		return;
-	begin_at(t, there, false);
+	young_begin_at(t, there, false);
 	if (t->bytes - there >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
@@ -311,7 +311,7 @@ cow__commit_stop(struct cow__tile *t)
 	if (t->filling.age != COW__AGE_YOUNG)
 		return;
 	drop_ahead(t); /* its page table may be gone */
-	grown_up(t);
+	young_ends(t);
 }
 
 /* Commits `bytes` bytes from `at` on, which are noted as committed. Unlocks the engine, but
@@ -323,21 +323,21 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 	int r;
 
 	if (!t->own.segment) {
-		advise(t, at, bytes);
+		advise_huge(t, at, bytes);
 		return;
 	}
 	cow__budget_ahead(bytes);
 	r = cow__apart_remake(t, at, bytes, &done);
 	t->filling.missed += bytes - done;
 	if (r < 0 && t->filling.age == COW__AGE_YOUNG)
-		refused(t, r);
+		commit_refused(t, r);
 	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
 }
 
 /* How much of a tile is committed in one go: not much more than the program has filled. */
 static size_t
-batch(const struct cow__tile *t)
+batch_bytes(const struct cow__tile *t)
 {
 	size_t most = COW__COMMIT_HELPED + 2 * (t->filling.touched - t->filling.warm);
 	size_t committed = t->filling.committed - t->filling.warm, want;
@@ -365,7 +365,7 @@ commit_next(struct cow__tile *t)
 		t->filling.missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
-	want = commits(t) ? batch(t) : 0;
+	want = may_commit(t) ? batch_bytes(t) : 0;
 	if (!want)
 		return false;
 	t->filling.committed += want;
@@ -385,7 +385,7 @@ commit_step(uint64_t now)
 		next = t->list_next;
 		if (t->work)
 			continue;
-		moved |= look(t, now);
+		moved |= look_at_progress(t, now);
 		if (t->filling.age == COW__AGE_YOUNG && commit_next(t))
 			return true;
 	}

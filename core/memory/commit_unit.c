@@ -22,7 +22,7 @@ static unsigned nunits;
 
 /* Of [0, n). */
 static size_t
-any_below(size_t n)
+random_below(size_t n)
 {
 	static uint64_t state = 1;
 
@@ -34,7 +34,7 @@ any_below(size_t n)
 
 /* Has this page of the file a byte that is not zero? */
 static bool
-is_written(const struct cow__segment *s, uintptr_t page)
+is_page_written(const struct cow__segment *s, uintptr_t page)
 {
 	uint64_t at = cow__segment_offset(page);
 
@@ -56,7 +56,7 @@ is_in_unit(uintptr_t page)
  * is there as a whole after one touch. So the bytes in the file tell.
  */
 static enum cow__filled
-is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
+range_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 {
 	size_t pages = (end - start) / cow__page;
 	unsigned zeros = 0, unclear = 0, missing = 0;
@@ -64,9 +64,9 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 	if (!pages || !cow__descriptor_ok(&s->file))
 		return COW__FILLED_NO;
 	for (unsigned i = 0; i < COW__UNIT_PROBES; i++) {
-		uintptr_t page = start + any_below(pages) * cow__page;
+		uintptr_t page = start + random_below(pages) * cow__page;
 
-		if (is_written(s, page))
+		if (is_page_written(s, page))
 			continue;
 		if (cow__pagemap_touched_page(page) <= 0) {
 			if (++missing > COW__UNIT_EMPTY_MOST)
@@ -83,7 +83,7 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 }
 
 static bool
-is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
+is_range_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 {
 	const struct cow__tile *t = cow__tile_find(start);
 
@@ -96,7 +96,7 @@ is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 /* An extent will begin at `start`. What lies before it in the units that are ahead should be
  * filled by then. What was freed meanwhile tells nothing. */
 static void
-judge(const struct cow__segment *s, uintptr_t start)
+judge_units_before(const struct cow__segment *s, uintptr_t start)
 {
 	if (generation != cow__engine.generation)
 		ahead[0] = ahead[1] = 0;
@@ -105,8 +105,8 @@ judge(const struct cow__segment *s, uintptr_t start)
 		uintptr_t unit = ahead[i], end = unit + COW__HUGE;
 		bool rest = start > unit && start < end;
 
-		if (unit && is_live(s, unit, rest ? start : end) && !judged.last &&
-		    is_filled(s, unit, rest ? start : end) != COW__FILLED_YES) {
+		if (unit && is_range_live(s, unit, rest ? start : end) && !judged.last &&
+		    range_filled(s, unit, rest ? start : end) != COW__FILLED_YES) {
 			cow__units_in_vain(&judged);
 			rest = false;
 		}
@@ -128,11 +128,11 @@ first_unit_before(const struct cow__tile *t)
 }
 
 static enum cow__filled
-is_filled_before(const struct cow__tile *t)
+filled_before(const struct cow__tile *t)
 {
 	uintptr_t start = first_unit_before(t), end = cow__tile_start(t);
 
-	return start >= cow__engine.start && start < end ? is_filled(t->own.segment, start, end)
+	return start >= cow__engine.start && start < end ? range_filled(t->own.segment, start, end)
 	                                                 : COW__FILLED_NO;
 }
 
@@ -148,8 +148,8 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	if (cow__without(UNITS) || !cow__commits() || cow__engine.placed || unit < start || unit == end ||
 	    unit + COW__HUGE > cow__tile_end(t))
 		return;
-	judge(t->own.segment, start);
-	if (!cow__units_due(&judged, is_filled_before(t)))
+	judge_units_before(t->own.segment, start);
+	if (!cow__units_due(&judged, filled_before(t)))
 		return;
 	r = cow__map_collapse(unit, COW__HUGE, &done);
 	cow__stat_add(bytes_collapsed, done);

@@ -43,7 +43,7 @@ watch_new(void)
 }
 
 static unsigned
-samples(size_t bytes)
+sample_count(size_t bytes)
 {
 	return (unsigned)cow__min(COW__WATCHED_PAGES, bytes / COW__WATCHED_PAGE_OF + 1);
 }
@@ -63,9 +63,9 @@ hash_page(const void *page)
 
 /* The i-th sampled page; somewhere in its share. */
 static const void *
-sample(uintptr_t start, size_t bytes, unsigned i)
+sampled_page(uintptr_t start, size_t bytes, unsigned i)
 {
-	size_t share = bytes / samples(bytes);
+	size_t share = bytes / sample_count(bytes);
 	size_t at = i * share + (i * 0x9e3779b9u) % share;
 
 	return (const void *)(start + cow__round_down(at, cow__page));
@@ -93,29 +93,29 @@ cow__copy_history_add(struct cow__tile *to, struct cow__tile *from, size_t offse
 		w->before = n > 0 ? (size_t)n : 0;
 		s->lazy++;
 	} else {
-		for (unsigned i = 0; i < samples(bytes); i++)
+		for (unsigned i = 0; i < sample_count(bytes); i++)
 			w->hashes[i] = hash_page(
-			        sample(cow__tile_start(to), bytes, i));
+			        sampled_page(cow__tile_start(to), bytes, i));
 	}
 }
 
 /* Of an eager copy: was more than a sample or two of this side written? */
 static bool
-changed(const struct watch *w, const struct cow__tile *t, size_t offset)
+is_side_changed(const struct watch *w, const struct cow__tile *t, size_t offset)
 {
-	unsigned n = samples(w->bytes), wrong = 0;
+	unsigned n = sample_count(w->bytes), wrong = 0;
 
 	if (t->map.attributes || t->map.overlay || offset + w->bytes > t->bytes)
 		return true;
 	for (unsigned i = 0; i < n; i++)
-		wrong += hash_page(sample(cow__tile_start(t) + offset,
-		                          w->bytes, i)) != w->hashes[i];
+		wrong += hash_page(sampled_page(cow__tile_start(t) + offset,
+		                                w->bytes, i)) != w->hashes[i];
 	return wrong > n / COW__WATCHED_WRONG_SHARE;
 }
 
 /* Of a lazy one: were more pages copied than is worth it? */
 static bool
-was_copied(const struct watch *w, const struct cow__tile *t, size_t before)
+is_side_copied(const struct watch *w, const struct cow__tile *t, size_t before)
 {
 	ssize_t n;
 
@@ -130,8 +130,8 @@ side_ends(struct watch *w, const struct cow__tile *t, size_t offset,
           size_t before)
 {
 	if (!w->wrong)
-		w->wrong = w->lazy ? was_copied(w, t, before)
-		                   : changed(w, t, offset);
+		w->wrong = w->lazy ? is_side_copied(w, t, before)
+		                   : is_side_changed(w, t, offset);
 }
 
 bool

@@ -19,7 +19,7 @@
 static struct cow__tile *cooling;
 
 static int
-take_pages(const struct cow__tile *t)
+free_tile_pages(const struct cow__tile *t)
 {
 	int r;
 
@@ -53,7 +53,7 @@ cow__decay_rest(const struct cow__tile *t)
 /* Frees the pages of a warm tile that was taken off the lists, and puts it back.
  * Anonymous memory loses its mapping, too. */
 static bool
-cool(struct cow__tile *t, bool unlocked)
+cool_tile(struct cow__tile *t, bool unlocked)
 {
 	size_t bytes = t->bytes;
 	int r;
@@ -62,11 +62,11 @@ cool(struct cow__tile *t, bool unlocked)
 		t->kind = COW__INNER;
 		cooling = t;
 		cow__engine_unlock();
-		r = take_pages(t);
+		r = free_tile_pages(t);
 		cow__helper_lock();
 		cooling = NULL;
 	} else {
-		r = take_pages(t);
+		r = free_tile_pages(t);
 	}
 	if (r == 0 && t->map.backing == COW__SHARED && !t->own.segment->marked)
 		cow__decay_rest(t);
@@ -105,7 +105,7 @@ static struct cow__warm warm;
  * program may be about to get their numbers. The program's threads ask in their
  * calls (cow__engine_tick()). */
 static size_t
-limit(uint64_t now, bool ask)
+warm_limit(uint64_t now, bool ask)
 {
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
@@ -126,7 +126,7 @@ limit(uint64_t now, bool ask)
 }
 
 static bool
-is_due(uint64_t now, size_t most)
+is_cooling_due(uint64_t now, size_t most)
 {
 	const struct cow__tile *oldest = cow__engine.warm_first;
 
@@ -138,7 +138,7 @@ is_due(uint64_t now, size_t most)
 bool
 cow__decay_due(uint64_t now)
 {
-	return cow__engine.warm_first && is_due(now, limit(now, true));
+	return cow__engine.warm_first && is_cooling_due(now, warm_limit(now, true));
 }
 
 /* Where the part of the oldest tile begins that is due: not more than a slice, and
@@ -156,9 +156,9 @@ cool_from(const struct cow__tile *t, uint64_t now, size_t most, size_t bytes)
 size_t
 cow__decay(uint64_t now, size_t bytes, bool unlocked)
 {
-	size_t most = limit(now, !unlocked), done = 0;
+	size_t most = warm_limit(now, !unlocked), done = 0;
 
-	while (done < bytes && is_due(now, most)) {
+	while (done < bytes && is_cooling_due(now, most)) {
 		struct cow__tile *t = cow__engine.warm_first;
 		uintptr_t from = cool_from(t, now, most, bytes);
 		size_t cooled;
@@ -170,7 +170,7 @@ cow__decay(uint64_t now, size_t bytes, bool unlocked)
 		if (!t)
 			break;
 		cooled = t->bytes;
-		if (!cool(t, unlocked))
+		if (!cool_tile(t, unlocked))
 			break;
 		done += cooled;
 	}
@@ -187,7 +187,7 @@ cow__decay_all(void)
 		size_t bytes = t->bytes;
 
 		cow__tile_unlist(t);
-		if (!cool(t, false))
+		if (!cool_tile(t, false))
 			break;
 		done += bytes;
 	}

@@ -87,8 +87,8 @@ cow__extent_live(struct cow__tile *t, size_t used)
 
 /* cow__place_take(). *ret is anonymous, and *anon true, where no segment can be had. */
 static int
-take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
-            struct cow__tile **ret, size_t *ret_dirty)
+take_place(size_t bytes, size_t align, bool *anon, unsigned flags,
+           struct cow__tile **ret, size_t *ret_dirty)
 {
 	int r = cow__place_take(bytes, align, *anon, flags, ret, ret_dirty);
 
@@ -109,7 +109,7 @@ take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
 
 /* Huge pages for a new extent of a segment. `small`: it had small ones. */
 static void
-commit(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
+commit_extent(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
 {
 	if (t->bytes < COW__HUGE)
 		return;
@@ -137,7 +137,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 		anon = zeros = wants_zeros(len, align, flags);
 	if (!zeros)
 		flags &= ~(unsigned)COW__EXTENT_ZEROED;
-	r = take_either(len, align, &anon, flags, &t, &dirty);
+	r = take_place(len, align, &anon, flags, &t, &dirty);
 	if (r < 0)
 		return r;
 	if ((flags & COW__EXTENT_STRICT) || cow__engine.strict) {
@@ -165,7 +165,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);
 	if (!anon || zeros)
-		commit(t, dirty, flags, small);
+		commit_extent(t, dirty, flags, small);
 	*ret = t;
 	*ret_dirty = dirty;
 	return 0;
@@ -195,7 +195,7 @@ cow__extent_make(size_t bytes, size_t align, unsigned flags, enum cow__use use,
 
 /* Ends the live tiles of [at, end). */
 static void
-end_all(uintptr_t at, uintptr_t end)
+end_tiles(uintptr_t at, uintptr_t end)
 {
 	uintptr_t next;
 
@@ -227,7 +227,7 @@ cow__extent_new_at(uintptr_t at, size_t bytes, size_t *ret_dirty)
 			reached = here - at + dirty;
 	}
 	if (r < 0)
-		end_all(at, here);
+		end_tiles(at, here);
 	else
 		*ret_dirty = reached;
 	return r;
@@ -252,7 +252,7 @@ end_part(struct cow__tile *part, uintptr_t reached)
 }
 
 static bool
-shrink(struct cow__tile *t, size_t len, size_t reached)
+shrink_tile(struct cow__tile *t, size_t len, size_t reached)
 {
 	struct cow__tile *tail;
 
@@ -299,7 +299,7 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 }
 
 static bool
-grow(struct cow__tile *t, size_t more)
+grow_tile(struct cow__tile *t, size_t more)
 {
 	size_t old = t->bytes;
 	bool fresh;
@@ -331,8 +331,8 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 		size_t reached = cow__commit_reached(t);
 
 		cow__commit_forget(t);
-		if (len < t->bytes ? !shrink(t, len, reached)
-		                   : !grow(t, len - t->bytes))
+		if (len < t->bytes ? !shrink_tile(t, len, reached)
+		                   : !grow_tile(t, len - t->bytes))
 			return false;
 	}
 	t->map.used = bytes;

@@ -27,7 +27,7 @@ static bool rung COW_FORK_DATA;     /* ... that the helper has not seen yet */
 static bool wanted;   /* asked for since its round began: another round follows */
 
 static void
-ring(void)
+ring_helper(void)
 {
 	rung = true;
 	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
@@ -36,7 +36,7 @@ ring(void)
 
 /* The shortest sleep that a job asks for. */
 static uint64_t
-round_of_work(void)
+run_jobs(void)
 {
 	uint64_t now = cow__now(), sleep = UINT64_MAX;
 
@@ -86,7 +86,7 @@ helper_main(void)
 		uint64_t sleep;
 
 		rung = wanted = false;
-		sleep = round_of_work();
+		sleep = run_jobs();
 		if (sleep == 0 || (sleep == UINT64_MAX && wanted))
 			continue;
 		if (sleep == UINT64_MAX)
@@ -113,7 +113,7 @@ cow__helper_want(bool wake)
 	if (running) {
 		keep_descriptors();
 		if (!rung)
-			ring();
+			ring_helper();
 		return;
 	}
 	if (!cow__engine.use_helper || cow__helper_suspended())
@@ -163,7 +163,7 @@ cow__helper_suspend(void)
 	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);
 	cow__engine_lock();
 	if (running)
-		ring();
+		ring_helper();
 	cow__engine_unlock();
 	/* This may be a handler. The helper may sleep for a mutex that is free. */
 	cow__mutex_wake(&cow__engine.lock);

@@ -32,7 +32,7 @@ word_of(const struct cow__tile *t)
 }
 
 static bool
-holds(const struct cow__tile *t)
+is_holding_pages(const struct cow__tile *t)
 {
 	return t->own.segment && t->own.refs > 0 &&
 	       (t->kind == COW__LIVE || t->kind == COW__LIMBO);
@@ -47,7 +47,7 @@ cow__words_add(uint64_t bit)
 		if (s->words)
 			__atomic_fetch_or(&s->words[0], bit, __ATOMIC_RELEASE);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		word = holds(t) ? word_of(t) : NULL;
+		word = is_holding_pages(t) ? word_of(t) : NULL;
 		if (word)
 			__atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
 	}
@@ -55,7 +55,7 @@ cow__words_add(uint64_t bit)
 
 /* The bits of the processes that hold what is inherited in this fork. */
 static uint64_t
-after_fork(void)
+holders_after_fork(void)
 {
 	return cow__slot_mine() | cow__slot_childs();
 }
@@ -99,12 +99,12 @@ static void
 inherit_file(struct cow__segment *s)
 {
 	if (s->words)
-		__atomic_fetch_or(&s->words[0], after_fork(), __ATOMIC_RELEASE);
+		__atomic_fetch_or(&s->words[0], holders_after_fork(), __ATOMIC_RELEASE);
 	s->forked = true;
 }
 
 static void
-inherit(struct cow__tile *t)
+inherit_tile(struct cow__tile *t)
 {
 	uint64_t *word;
 
@@ -117,7 +117,7 @@ inherit(struct cow__tile *t)
 	t->own.held = cow__max(t->own.held, COW__HELD_COUNTED);
 	word = word_of(t);
 	if (word)
-		__atomic_fetch_or(word, after_fork(), __ATOMIC_RELEASE);
+		__atomic_fetch_or(word, holders_after_fork(), __ATOMIC_RELEASE);
 	else
 		t->own.word = 0;
 	if (cow__slot_childs() == COW__UNCOUNTED || (!word && !t->own.segment->words))
@@ -129,13 +129,13 @@ cow__holders_inherit(struct cow__tile *t)
 {
 	/* Spare pages are not for the child, nor what a rewrite has begun to
 	 * write. A child that is slow to start would keep the parent from them. */
-	if (holds(t) && t->own.refs > t->own.open)
-		inherit(t);
+	if (is_holding_pages(t) && t->own.refs > t->own.open)
+		inherit_tile(t);
 }
 
 /* Other living holders of a word; forgets the dead ones. */
 static uint64_t
-others(uint64_t *word, struct cow__census *c)
+others_alive(uint64_t *word, struct cow__census *c)
 {
 	uint64_t bits, alive, dead;
 
@@ -159,7 +159,7 @@ cow__holders_apart(struct cow__segment *s, struct cow__census *c)
 		return true;
 	/* The mark comes second. A process sets it before it lets go of its slot, so
 	 * whoever finds the slot free finds the mark, too. */
-	if (s->marked || !s->words || others(&s->words[0], c))
+	if (s->marked || !s->words || others_alive(&s->words[0], c))
 		return false;
 	s->marked = __atomic_load_n(&s->words[0], __ATOMIC_ACQUIRE) & COW__MARKED;
 	s->forked = s->marked;
@@ -186,7 +186,7 @@ cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 	/* Without a word of its own: the file's. */
 	if (!word && t->own.held)
 		word = t->own.segment->words;
-	if (word ? others(word, c) != 0 : t->own.held)
+	if (word ? others_alive(word, c) != 0 : t->own.held)
 		return false;
 	if (c->segment != t->own.segment)
 		c->left = cow__segment_left(t->own.segment);

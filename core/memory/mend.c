@@ -73,7 +73,7 @@ has_holes(const struct cow__tile *t)
 /* Of the next bytes, how many are in chunks of which most pages are there?
  * Where the program touched few pages, it keeps few. The engine is not locked. */
 static size_t
-dense(uintptr_t at, size_t most)
+dense_bytes(uintptr_t at, size_t most)
 {
 	size_t n = 0;
 
@@ -85,7 +85,7 @@ dense(uintptr_t at, size_t most)
 
 /* Makes the next small pages huge. Unlocks the engine while it looks and works. */
 static void
-mend(struct cow__tile *t)
+mend_next(struct cow__tile *t)
 {
 	uintptr_t at = cow__mend_origin(t) + t->filling.committed;
 	size_t most = cow__min(COW__APART_MOST, t->filling.touched - t->filling.committed), n, done;
@@ -97,7 +97,7 @@ mend(struct cow__tile *t)
 	}
 	t->work = COW__WORK_PAGES;
 	cow__engine_unlock();
-	n = dense(at, most);
+	n = dense_bytes(at, most);
 	cow__helper_lock();
 	cow__tile_work_ends(t);
 	/* It may have ended, and begun anew at another place. */
@@ -121,7 +121,7 @@ cow__mend_step(uint64_t now)
 	for (struct cow__tile *t = mended; t; t = t->list_next) {
 		if (t->work || cow__elapsed(t->filling.progress_at, now) < COW__MEND_WAIT_NS)
 			continue;
-		mend(t);
+		mend_next(t);
 		return true;
 	}
 	return false;

@@ -230,7 +230,7 @@ drop_kept(struct cow__tile *t)
 }
 
 static void
-live_ends(const struct cow__tile *t)
+uncount_live(const struct cow__tile *t)
 {
 	cow__engine.live_bytes -= t->bytes;
 	if (!t->own.segment && t->map.backing != COW__ANON)
@@ -243,7 +243,7 @@ void
 cow__extent_detach(struct cow__tile *t)
 {
 	cow__commit_forget(t);
-	live_ends(t);
+	uncount_live(t);
 	t->kind = COW__LIMBO;
 }
 
@@ -271,7 +271,7 @@ cow__extent_free(struct cow__tile *t)
 	t->own.outside = COW__OUTSIDE_NONE;
 	t->map.allocation = NULL;
 	if (!again) {
-		live_ends(t);
+		uncount_live(t);
 		if (t->work) { /* what works on it calls again */
 			t->work = COW__WORK_DOOMED;
 			return;

@@ -38,18 +38,18 @@ cow__resident_before_fork(void)
 }
 
 static bool
-suitable(const struct cow__tile *t)
+can_fill_tables(const struct cow__tile *t)
 {
 	return t->map.faded && cow__can(t, COW__TO_FILL);
 }
 
 static struct cow__tile *
-find(void)
+find_faded(void)
 {
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 
 	for (t = t ? t : cow__tile_first(); t; t = t->next)
-		if (suitable(t))
+		if (can_fill_tables(t))
 			return t;
 	return NULL;
 }
@@ -109,7 +109,7 @@ find_data(const struct cow__tile *t, struct cow__span *part)
 }
 
 static void
-show(struct cow__tile *t, uintptr_t start, uintptr_t end)
+fill_tables(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t at, next;
 
@@ -136,7 +136,7 @@ cow__resident_job(uint64_t now)
 		return UINT64_MAX;
 	if (now < begin_at)
 		return begin_at - now;
-	t = find();
+	t = find_faded();
 	if (!t) {
 		lost = cursor = 0;
 		return 0;
@@ -154,6 +154,6 @@ cow__resident_job(uint64_t now)
 	if (cursor == cow__tile_end(t))
 		t->map.faded = false;
 	if (found)
-		show(t, part.start, part.end);
+		fill_tables(t, part.start, part.end);
 	return 0;
 }

@@ -84,7 +84,7 @@ is_bare(const struct cow__tile *t)
 /* Is the piece worth unmapping? Small pieces stay: a hole is one more mapping.
  * They go if they are alone in their file, or at the edge of what is mapped. */
 static bool
-pays(const struct cow__tile *t, bool all)
+unmapping_pays(const struct cow__tile *t, bool all)
 {
 	return t->bytes >= COW__HUGE || t->own.segment->single ||
 	       (all && (is_bare(t->prev) || is_bare(t->next)));
@@ -99,7 +99,7 @@ unmap_cold(bool all)
 		next = t->next;
 		if (t->kind != COW__FREE || !t->own.segment ||
 		    cow__tile_heat(t) != COW__COLD ||
-		    !pays(t, all) ||
+		    !unmapping_pays(t, all) ||
 		    (!all && t->own.segment == cow__engine.current))
 			continue;
 		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
@@ -172,7 +172,7 @@ cow__segment_leave(struct cow__segment *s, uintptr_t at, size_t bytes)
 }
 
 static bool
-allocatable(const struct cow__segment *s)
+is_allocatable(const struct cow__segment *s)
 {
 	return s->owner && !s->forked && !s->single && !s->stale &&
 	       cow__descriptor_ok(&s->file);
@@ -184,14 +184,14 @@ cow__segment_current(struct cow__segment **ret)
 	struct cow__segment *s = cow__engine.current;
 	int r;
 
-	if (s && allocatable(s)) {
+	if (s && is_allocatable(s)) {
 		*ret = s;
 		return 0;
 	}
 	if (cow__engine.segments)
 		cow__holders_refresh();
 	for (s = cow__engine.segments; s; s = s->next)
-		if (allocatable(s))
+		if (is_allocatable(s))
 			break;
 	if (!s && count - singles >= COW__SEGMENTS_MOST) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);

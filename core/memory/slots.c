@@ -50,7 +50,7 @@ slot_close(struct slot *s)
 
 /* 1: locked, 0: somebody has it, or -errno. */
 static int
-try_slot(struct slot *s, unsigned i)
+slot_try_lock(struct slot *s, unsigned i)
 {
 	uint64_t bit = 1ull << i;
 	int r = cow__memfd_lock_take(&s->file, i, false);
@@ -69,14 +69,14 @@ try_slot(struct slot *s, unsigned i)
 /* Takes a slot of one holder. Fresh numbers first. A number that was used may have
  * left bits in segments of relatives, and would seem to hold them again. */
 static int
-search_slot(struct slot *s)
+slot_search(struct slot *s)
 {
 	int r = 0;
 
 	while (r == 0 && (~used_slots & ALL))
-		r = try_slot(s, (unsigned)__builtin_ctzll(~used_slots & ALL));
+		r = slot_try_lock(s, (unsigned)__builtin_ctzll(~used_slots & ALL));
 	for (unsigned i = 0; r == 0 && i < SLOTS; i++) {
-		r = try_slot(s, next_slot);
+		r = slot_try_lock(s, next_slot);
 		next_slot = (next_slot + 1) % SLOTS;
 	}
 	if (r == 0)
@@ -87,7 +87,7 @@ search_slot(struct slot *s)
 static int
 slot_lock(struct slot *s, bool search)
 {
-	int r = search ? search_slot(s) : 0;
+	int r = search ? slot_search(s) : 0;
 
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -117,13 +117,13 @@ slot_open(const struct cow__descriptor *of, bool search, struct slot *ret)
 /* If that is refused, children keep our lock alive after our death: pages are kept
  * for longer than need be. */
 static void
-keep_for_me(const struct slot *s)
+slot_keep_for_me(const struct slot *s)
 {
 	(void)cow__map_inherit(s->anchor, cow__page, false);
 }
 
 static int
-family_found(void)
+family_new(void)
 {
 	struct cow__descriptor family;
 	int r = cow__memfd_new("cowshed-family", cow__page, &family);
@@ -133,13 +133,13 @@ family_found(void)
 	r = slot_open(&family, true, &mine);
 	cow__descriptor_close(&family);
 	if (r == 0)
-		keep_for_me(&mine);
+		slot_keep_for_me(&mine);
 	return r;
 }
 
 /* The child gets the description that earlier ones have. */
 static int
-lend(void)
+slot_lend(void)
 {
 	int r = 0;
 
@@ -164,25 +164,25 @@ cow__slots_before_fork(void)
 	int r = 0;
 
 	if (!mine.bit)
-		r = family_found();
+		r = family_new();
 	if (r < 0)
 		return r;
 	if (skips > 0) {
 		skips--;
-		return lend();
+		return slot_lend();
 	}
 	r = slot_open(&mine.file, true, &childs);
 	if (r < 0 || childs.bit != COW__SHARED_BIT)
 		return r;
 	if (lent.bit) {
 		slot_close(&childs);
-		return lend();
+		return slot_lend();
 	}
 	lent = childs;
 	childs = NO_SLOT;
 	lent_at = cow__now();
 	forks_lent = 0;
-	return lend();
+	return slot_lend();
 }
 
 COW_FORK_CODE uint64_t
@@ -203,7 +203,7 @@ void
 cow__slots_parent(void)
 {
 	if (lending)
-		keep_for_me(&lent);
+		slot_keep_for_me(&lent);
 	lending = false;
 	if (childs.bit)
 		slot_close(&childs);
@@ -223,18 +223,18 @@ cow__slots_child(void)
 	lending = false;
 	closed = skips = 0;
 	if (mine.bit)
-		keep_for_me(&mine);
+		slot_keep_for_me(&mine);
 }
 
 /* Gets a description, and if possible a slot, that no relative has. */
 static bool
-own(void)
+slot_own(void)
 {
 	struct slot s;
 
 	if (slot_open(&mine.file, skips == 0, &s) < 0)
 		return false;
-	keep_for_me(&s);
+	slot_keep_for_me(&s);
 	/* Whoever finds the old lock free looks at the words again. */
 	cow__words_add(s.bit);
 	slot_close(&mine);
@@ -246,10 +246,10 @@ own(void)
 /* A borrowed description has locks that are not this process's alone. So it takes
  * none: it asks, and gets one of its own if nobody has the lock. */
 static bool
-seems_free(unsigned slot)
+slot_seems_free(unsigned slot)
 {
 	return !borrowed ||
-	       (cow__memfd_lock_taken(&mine.file, slot) == 0 && own());
+	       (cow__memfd_lock_taken(&mine.file, slot) == 0 && slot_own());
 }
 
 static bool
@@ -257,9 +257,9 @@ slot_lives(uint64_t bit)
 {
 	unsigned slot = (unsigned)__builtin_ctzll(bit);
 
-	if (!seems_free(slot))
+	if (!slot_seems_free(slot))
 		return true;
-	if (bit == mine.bit) /* since seems_free() */
+	if (bit == mine.bit) /* since slot_seems_free() */
 		return false;
 	if (cow__memfd_lock_take(&mine.file, slot, false) != 0)
 		return true; /* also when it can't be asked */
@@ -270,7 +270,7 @@ slot_lives(uint64_t bit)
 
 /* May the description that this process lends be closed? */
 static bool
-lent_enough(void)
+slot_lent_enough(void)
 {
 	return closed < COW__SLOTS_CLOSED_AT_ONCE || forks_lent >= closed ||
 	       cow__now() - lent_at >= (uint64_t)closed * COW__SLOT_LENT_NS;
@@ -280,12 +280,12 @@ lent_enough(void)
  * asked last, and each time. The holders whose children may be in it are known to be
  * gone by then. This process may be in it, too. */
 static bool
-shared_lives(void)
+shared_slot_lives(void)
 {
-	if (!seems_free(SHARED_SLOT))
+	if (!slot_seems_free(SHARED_SLOT))
 		return true;
 	if (lent.bit) {
-		if (!lent_enough())
+		if (!slot_lent_enough())
 			return true;
 		slot_close(&lent);
 		closed++;
@@ -313,7 +313,7 @@ cow__slots_living(uint64_t bits, struct cow__census *c)
 			return bit;
 		}
 	}
-	if ((bits & COW__SHARED_BIT) && shared_lives()) {
+	if ((bits & COW__SHARED_BIT) && shared_slot_lives()) {
 		c->alive |= COW__SHARED_BIT;
 		return COW__SHARED_BIT;
 	}

@@ -46,7 +46,7 @@ cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 }
 
 static bool
-is_free(const struct cow__tile *pages)
+is_spare_free(const struct cow__tile *pages)
 {
 	struct cow__census c = { .asked = 0 };
 
@@ -56,7 +56,7 @@ is_free(const struct cow__tile *pages)
 
 /* Nobody reads the pages, but a relative has their file, so they can't be written. */
 static bool
-is_useless(const struct cow__tile *pages)
+is_spare_useless(const struct cow__tile *pages)
 {
 	struct cow__census c = { .asked = 0 };
 
@@ -72,7 +72,7 @@ cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece 
 	for (uint32_t i = 0; r && i < r->nspares; i++) {
 		struct cow__spare *s = &r->spares[i];
 
-		if (s->at != at || s->piece.bytes != bytes || !is_free(s->piece.pages))
+		if (s->at != at || s->piece.bytes != bytes || !is_spare_free(s->piece.pages))
 			continue;
 		*ret = s->piece;
 		ret->pages->own.open--;
@@ -128,7 +128,7 @@ cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes)
 }
 
 static void
-list(struct cow__rewritten *r, bool listed)
+set_listed(struct cow__rewritten *r, bool listed)
 {
 	count += listed;
 	count -= r->listed;
@@ -148,12 +148,12 @@ cow__spare_rewritten(struct cow__tile *t)
 	if (!r->at || gone >= COW__SPARE_SAME_NS)
 		r->keep_ns = cow__spare_keep_ns(r->at ? gone : UINT64_MAX, cow__engine.decay_ns);
 	r->at = now;
-	list(r, true);
+	set_listed(r, true);
 	cow__helper_want(false);
 }
 
 static size_t
-forget(struct cow__rewritten *r)
+drop_spares(struct cow__rewritten *r)
 {
 	size_t bytes = 0;
 
@@ -178,8 +178,8 @@ cow__spares_drop(struct cow__tile *t)
 
 	if (!r)
 		return;
-	(void)forget(r);
-	list(r, false);
+	(void)drop_spares(r);
+	set_listed(r, false);
 	if (r->own_punched) /* freed with holes */
 		t->own.shadow = t->bytes;
 	t->map.rewritten = NULL;
@@ -216,7 +216,7 @@ cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
 	for (uint32_t i = 0; r && i < r->nspares; i++) {
 		struct cow__piece p = r->spares[i].piece;
 
-		if (r->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
+		if (r->spares[i].at != at || p.bytes != bytes || !is_spare_useless(p.pages))
 			continue;
 		r->spares[i--] = r->spares[--r->nspares];
 		p.pages->own.open--;
@@ -253,10 +253,10 @@ cow__spares_release(uint64_t now, bool all)
 		if (!r || !r->listed || t->work || (!all && cow__elapsed(r->at, now) < r->keep_ns))
 			continue;
 		own = release_own(t);
-		bytes += forget(r) + own;
+		bytes += drop_spares(r) + own;
 		/* As long as others read its own pages, they may become spare. */
 		if (!t->map.npieces || own || !t->own.segment)
-			list(r, false);
+			set_listed(r, false);
 	}
 	return bytes;
 }
@@ -280,7 +280,7 @@ cow__spare_leave(struct cow__tile *pages)
 /* A spare page has old bytes of the parent's, which are not for its child. Those that an
  * earlier child has may not go. */
 static void
-leave(const struct cow__piece *p)
+leave_spare(const struct cow__piece *p)
 {
 	if (!p->pages->own.held)
 		cow__segment_note_left(p->pages->own.segment,
@@ -297,7 +297,7 @@ cow__spares_child(void)
 		if (!r)
 			continue;
 		for (uint32_t i = 0; i < r->nspares; i++)
-			leave(&r->spares[i].piece);
+			leave_spare(&r->spares[i].piece);
 		r->nspares = 0;
 		cow__spares_drop(t);
 	}

@@ -80,7 +80,7 @@ cow__segment_left(const struct cow__segment *s)
 }
 
 static int
-give_back(const struct cow__segment *s, uint64_t from, uint64_t bytes)
+punch_file(const struct cow__segment *s, uint64_t from, uint64_t bytes)
 {
 	int r = cow__memfd_punch(&s->file, from, bytes);
 
@@ -90,7 +90,7 @@ give_back(const struct cow__segment *s, uint64_t from, uint64_t bytes)
 }
 
 static void
-forget(struct cow__segment *s)
+forget_left(struct cow__segment *s)
 {
 	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
 	s->left = NULL;
@@ -150,15 +150,15 @@ cow__segment_forget_left(struct cow__segment *s)
 	int r = s->left_more ? -ENOMEM : 0;
 
 	for (uint32_t i = 0; r == 0 && i < s->nleft; i++)
-		r = give_back(s, s->left[i].start, s->left[i].end - s->left[i].start);
+		r = punch_file(s, s->left[i].start, s->left[i].end - s->left[i].start);
 	if (r == 0)
-		forget(s);
+		forget_left(s);
 	return r;
 }
 
 /* Of a child, what was noted at the fork. Of the parent, what is free now. */
 static int
-give_back_free(struct cow__segment *s)
+punch_free(struct cow__segment *s)
 {
 	uint64_t bytes;
 	int r;
@@ -168,13 +168,13 @@ give_back_free(struct cow__segment *s)
 	r = cow__segment_forget_left(s);
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
 		if (t->kind == COW__FREE && t->own.segment == s && cow__tile_heat(t) == COW__WARM)
-			r = give_back(s, cow__segment_offset(cow__tile_start(t)), t->bytes);
+			r = punch_file(s, cow__segment_offset(cow__tile_start(t)), t->bytes);
 	return r;
 }
 
 /* Locks the file for those who would give its pages back. */
 static int
-lock(struct cow__segment *s)
+lock_file(struct cow__segment *s)
 {
 	struct cow__descriptor d;
 	int r = cow__memfd_reopen_to_read(&s->file, &d);
@@ -191,7 +191,7 @@ lock(struct cow__segment *s)
 /* The program closed the descriptor. The mapping of the control part leads to the file, if the
  * process may use that way; only such a process needs it. */
 static void
-find_again(struct cow__segment *s)
+find_file_again(struct cow__segment *s)
 {
 	struct cow__descriptor d;
 
@@ -206,10 +206,10 @@ cow__segment_give_up(struct cow__segment *s, bool hard)
 {
 	int r;
 
-	find_again(s);
-	r = give_back_free(s);
+	find_file_again(s);
+	r = punch_free(s);
 	/* Relatives that could not count this process never give back what it has. */
-	if (r == 0 && !hard && s->words && lock(s) < 0)
+	if (r == 0 && !hard && s->words && lock_file(s) < 0)
 		hard = true;
 	if (r == 0 && hard && !s->sealed)
 		r = cow__memfd_seal(&s->file, COW__SEALED_FUTURE);
@@ -231,7 +231,7 @@ cow__segment_seal(struct cow__segment *s)
 	int r;
 
 	if (!s->gone) {
-		find_again(s);
+		find_file_again(s);
 		return s->sealed ? 0 : cow__memfd_seal(&s->file, COW__SEALED_FUTURE);
 	}
 	if (!s->lock_at)
@@ -300,7 +300,7 @@ cow__segment_gone(struct cow__segment *s)
 			cow__stat_add(bytes_marked, t->bytes);
 	s->owner = false;
 	s->forked = s->marked = s->gone = true;
-	forget(s);
+	forget_left(s);
 	if (cow__engine.current == s)
 		cow__engine.current = NULL;
 	return 0;

@@ -169,7 +169,7 @@ cow__tiles_init(uintptr_t start, size_t bytes)
 /* How many kernel mappings the seam between two neighbours costs. It costs 0
  * where the kernel merges them: for the same file at adjoining offsets. */
 static unsigned
-seam(const struct cow__tile *a, const struct cow__tile *b)
+seam_mappings(const struct cow__tile *a, const struct cow__tile *b)
 {
 	if (!a || !b)
 		return 1;
@@ -184,7 +184,7 @@ mappings_around(const struct cow__tile *t)
 {
 	unsigned inside = t->map.npieces ? t->map.npieces - 1 : 2 * t->map.nkept;
 
-	return inside + seam(t->prev, t) + seam(t, t->next);
+	return inside + seam_mappings(t->prev, t) + seam_mappings(t, t->next);
 }
 
 static size_t
@@ -195,7 +195,7 @@ is_frozen(const struct cow__tile *t)
 
 /* Other threads read it without the lock: see cow_storage_data_mut_range(). */
 static void
-frozen_add(size_t n)
+frozen_count_add(size_t n)
 {
 	__atomic_store_n(&cow__engine.frozen, cow__engine.frozen + n,
 	                 __ATOMIC_RELAXED);
@@ -206,7 +206,7 @@ cow__tile_change_begin(const struct cow__tile *t)
 {
 	cow__engine.mappings -= mappings_around(t);
 	if (is_frozen(t))
-		frozen_add((size_t)-1);
+		frozen_count_add((size_t)-1);
 }
 
 void
@@ -214,42 +214,42 @@ cow__tile_change_end(const struct cow__tile *t)
 {
 	cow__engine.mappings += mappings_around(t);
 	if (is_frozen(t))
-		frozen_add(1);
+		frozen_count_add(1);
 }
 
 void
 cow__tiles_change_begin(const struct cow__tile *from, const struct cow__tile *to)
 {
-	cow__engine.mappings -= seam(from->prev, from) + seam(to, to->next);
+	cow__engine.mappings -= seam_mappings(from->prev, from) + seam_mappings(to, to->next);
 }
 
 void
 cow__tiles_change_end(const struct cow__tile *from, const struct cow__tile *to,
                       size_t count)
 {
-	cow__engine.mappings += seam(from->prev, from) + seam(to, to->next);
-	frozen_add(count);
+	cow__engine.mappings += seam_mappings(from->prev, from) + seam_mappings(to, to->next);
+	frozen_count_add(count);
 }
 
 static bool
-serves(const struct cow__tile *t, unsigned want)
+tile_serves(const struct cow__tile *t, unsigned want)
 {
 	return !(want & COW__WANT_ANON) == (t->map.backing != COW__ANON) &&
 	       cow__segment_usable(t->own.segment);
 }
 
 static bool
-fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
+tile_fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
 {
 	uintptr_t at = cow__round_up(cow__tile_start(t), align);
 
-	return at + bytes <= cow__tile_end(t) && serves(t, want);
+	return at + bytes <= cow__tile_end(t) && tile_serves(t, want);
 }
 
 bool
 cow__tile_serves(const struct cow__tile *t, unsigned want)
 {
-	return is_behind(t) == !!(want & COW__WANT_MAPPING) && serves(t, want);
+	return is_behind(t) == !!(want & COW__WANT_MAPPING) && tile_serves(t, want);
 }
 
 struct cow__tile *
@@ -270,7 +270,7 @@ cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
 		c += (unsigned)__builtin_ctzll(map);
 		for (t = b->first[heat][c]; t && looks < COW__FREE_LOOKS;
 		     t = t->bin_next, looks++)
-			if (fits(t, want, bytes, align))
+			if (tile_fits(t, want, bytes, align))
 				return t;
 		c++;
 	}
@@ -285,7 +285,7 @@ cow__tile_rest(unsigned want, size_t bytes)
 	if (!rest || cow__tile_heat(rest) != COW__WARM || rest->own.hollow ||
 	    is_behind(rest) != !!(want & COW__WANT_MAPPING) ||
 	    size_class(rest->bytes) > size_class(bytes) ||
-	    !fits(rest, want, cow__min(bytes, rest->bytes), cow__page))
+	    !tile_fits(rest, want, cow__min(bytes, rest->bytes), cow__page))
 		return NULL;
 	if (rest->bytes >= bytes)
 		return rest;
@@ -299,7 +299,7 @@ cow__tile_rest(unsigned want, size_t bytes)
 
 /* Makes a tile of its own of the part of `t` from `at` on, like `t`. */
 static struct cow__tile *
-split(struct cow__tile *t, uintptr_t at)
+tile_split(struct cow__tile *t, uintptr_t at)
 {
 	struct cow__tile *b = cow__pool_take(&tiles);
 
@@ -307,7 +307,7 @@ split(struct cow__tile *t, uintptr_t at)
 		return NULL;
 	cow__tile_change_begin(t);
 	if (is_frozen(t))
-		frozen_add(2);
+		frozen_count_add(2);
 	*b = *t;
 	b->node.key = at;
 	b->bytes = cow__tile_end(t) - at;
@@ -322,17 +322,17 @@ split(struct cow__tile *t, uintptr_t at)
 	if (b->own.segment)
 		cow__segment_ref(b->own.segment);
 	cow__engine.mappings += mappings_around(t) + mappings_around(b) -
-	                        seam(t, b);
+	                        seam_mappings(t, b);
 	return b;
 }
 
 static void
-merge_next(struct cow__tile *t)
+tile_merge_next(struct cow__tile *t)
 {
 	struct cow__tile *b = t->next;
 
 	cow__engine.mappings -= mappings_around(t) + mappings_around(b) -
-	                        seam(t, b);
+	                        seam_mappings(t, b);
 	cow__tree_remove(&root, &b->node);
 	t->own.hollow = b->own.hollow == b->bytes ? t->own.hollow + b->bytes : b->own.hollow;
 	t->bytes += b->bytes;
@@ -353,18 +353,18 @@ cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
 
 	cow__tile_unlist(t);
 	if (start + bytes < cow__tile_end(t)) {
-		after = split(t, start + bytes);
+		after = tile_split(t, start + bytes);
 		if (!after) {
 			bin_add(t);
 			return NULL;
 		}
 	}
 	if (start > cow__tile_start(t)) {
-		struct cow__tile *mid = split(t, start);
+		struct cow__tile *mid = tile_split(t, start);
 
 		if (!mid) {
 			if (after)
-				merge_next(t);
+				tile_merge_next(t);
 			bin_add(t);
 			return NULL;
 		}
@@ -387,7 +387,7 @@ cow__tiles_part(uintptr_t at)
 	    t->next || cow__tile_start(t) == at)
 		return -ENOMEM;
 	cow__tile_unlist(t);
-	b = split(t, at);
+	b = tile_split(t, at);
 	if (b)
 		cow__engine.parting = at;
 	bin_add(t);
@@ -423,7 +423,7 @@ cow__tile_inner_free(struct cow__tile *t)
 }
 
 static bool
-alike(const struct cow__tile *a, const struct cow__tile *b)
+tiles_alike(const struct cow__tile *a, const struct cow__tile *b)
 {
 	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
 	       is_behind(a) == is_behind(b) && a->map.backing == b->map.backing && a->own.segment == b->own.segment &&
@@ -438,19 +438,19 @@ cow__tile_put(struct cow__tile *t)
 		t->own.small_pages = false;
 		t->own.hollow = 0;
 	}
-	if (alike(t, t->next)) {
+	if (tiles_alike(t, t->next)) {
 		cow__tile_unlist(t->next);
 		if (t->next->bytes > t->bytes)
 			t->own.freed_at = t->next->own.freed_at;
-		merge_next(t);
+		tile_merge_next(t);
 	}
-	if (alike(t->prev, t)) {
+	if (tiles_alike(t->prev, t)) {
 		struct cow__tile *p = t->prev;
 
 		cow__tile_unlist(p);
 		if (t->bytes > p->bytes)
 			p->own.freed_at = t->own.freed_at;
-		merge_next(p);
+		tile_merge_next(p);
 		t = p;
 	}
 	bin_add(t);
@@ -466,14 +466,14 @@ cow__tile_grow(struct cow__tile *t, size_t bytes)
 		b = cow__tile_carve(t->next, cow__tile_start(t->next), bytes);
 	if (!b)
 		return -ENOMEM;
-	merge_next(t);
+	tile_merge_next(t);
 	return 0;
 }
 
 struct cow__tile *
 cow__tile_cut(struct cow__tile *t, size_t bytes)
 {
-	return split(t, cow__tile_end(t) - bytes);
+	return tile_split(t, cow__tile_end(t) - bytes);
 }
 
 ssize_t

@@ -42,7 +42,7 @@ cow__window_reserve(void)
 
 /* A child of vfork() uses this memory, but its limits are not this process's. */
 static bool
-is_lent(void)
+is_memory_lent(void)
 {
 	return cow__engine.process &&
 	       cow__engine.process != cow__process_id();
@@ -50,7 +50,7 @@ is_lent(void)
 
 /* Gives a bare tile back, but for its first `keep` bytes. Returns what of it was kept. */
 static size_t
-give_tile(struct cow__tile *t, size_t keep)
+yield_tile(struct cow__tile *t, size_t keep)
 {
 	uintptr_t at;
 
@@ -72,26 +72,26 @@ give_tile(struct cow__tile *t, size_t keep)
 
 /* Gives bare addresses back, but for about `keep` bytes. */
 static void
-give_back(size_t keep)
+yield_bare(size_t keep)
 {
 	__atomic_store_n(&cow__window_holed, true, __ATOMIC_SEQ_CST);
 	all_given |= keep == 0;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__FREE && t->map.backing == COW__NONE &&
 		    t->bytes >= COW__YIELD_LEAST)
-			keep -= cow__min(keep, give_tile(t, keep));
+			keep -= cow__min(keep, yield_tile(t, keep));
 }
 
 COW_EXPORT bool
 cow__window_yield(void)
 {
-	if (is_lent())
+	if (is_memory_lent())
 		return false;
 	cow__engine_lock();
 	if (!cow__engine.ready && !cow__engine.failed)
 		cow__engine.failed = -ENOMEM;
 	if (!all_given)
-		give_back(0);
+		yield_bare(0);
 	cow__engine_unlock();
 	return true;
 }
@@ -101,14 +101,14 @@ cow__window_fit(void)
 {
 	uint64_t limit;
 
-	if (all_given || !cow__engine.ready || is_lent())
+	if (all_given || !cow__engine.ready || is_memory_lent())
 		return false;
 	limit = cow__map_address_limit();
 	if (limit == UINT64_MAX || cow__map_ask(cow__page) == 0)
 		return false;
-	give_back(limit / COW__WINDOW_KEPT_SHARE);
+	yield_bare(limit / COW__WINDOW_KEPT_SHARE);
 	if (cow__map_ask(cow__page) < 0)
-		give_back(0);
+		yield_bare(0);
 	return true;
 }
 
@@ -117,13 +117,13 @@ cow_window_shrink(size_t keep_bytes)
 {
 	int r;
 
-	if (is_lent())
+	if (is_memory_lent())
 		return cow__error(-EPERM, "cow_window_shrink: this is a child of vfork(), "
 		                          "which uses its parent's memory");
 	r = cow__engine_enter();
 	if (r < 0)
 		return cow__error_from(r, "cow_window_shrink");
-	give_back(keep_bytes);
+	yield_bare(keep_bytes);
 	cow__engine_unlock();
 	return 0;
 }
@@ -131,7 +131,7 @@ cow_window_shrink(size_t keep_bytes)
 COW_EXPORT void
 cow__window_counts(void)
 {
-	if (is_lent())
+	if (is_memory_lent())
 		return;
 	cow__engine_lock();
 	__atomic_store_n(&cow__engine.counted, true, __ATOMIC_RELAXED);

@@ -61,7 +61,7 @@ static int32_t asked;     /* cow_threads_set() */
 static int32_t processors;
 
 static void
-spin(void)
+spin_once(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
@@ -71,7 +71,7 @@ spin(void)
 }
 
 static void
-work(struct job *job)
+do_ranges(struct job *job)
 {
 	int64_t at;
 
@@ -83,7 +83,7 @@ work(struct job *job)
 }
 
 static bool
-enter(struct pool *p)
+gate_enter(struct pool *p)
 {
 	uint32_t gate = __atomic_load_n(&p->gate, __ATOMIC_RELAXED);
 
@@ -99,7 +99,7 @@ enter(struct pool *p)
 
 /* Pairs with the owner's acquire: what was copied is there. */
 static void
-leave(struct pool *p)
+gate_leave(struct pool *p)
 {
 	uint32_t gate = __atomic_sub_fetch(&p->gate, 1, __ATOMIC_RELEASE);
 
@@ -118,9 +118,9 @@ worker_main(void)
 	for (;;) {
 		uint32_t heard = __atomic_load_n(&p->bell, __ATOMIC_SEQ_CST);
 
-		if (enter(p)) {
-			work(p->job);
-			leave(p);
+		if (gate_enter(p)) {
+			do_ranges(p->job);
+			gate_leave(p);
 			since = cow__now();
 		}
 		if (__atomic_load_n(&p->quit, __ATOMIC_SEQ_CST) ||
@@ -135,7 +135,7 @@ worker_main(void)
 /* A thread that is about to end counts as one that is there. The next job makes
  * another one. */
 static void
-start_threads(struct pool *p, int count)
+pool_start_threads(struct pool *p, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct cow__thread *t = &p->threads[i];
@@ -194,7 +194,7 @@ cow__workers(void)
 }
 
 static uint32_t
-self(void)
+self_id(void)
 {
 	uint32_t high = (uint32_t)(cow__mutex_self() >> 32);
 
@@ -202,23 +202,23 @@ self(void)
 }
 
 static bool
-own(struct pool *p)
+pool_own(struct pool *p)
 {
 	uint32_t nobody = 0;
 
-	return __atomic_compare_exchange_n(&p->owned, &nobody, self(), 0,
+	return __atomic_compare_exchange_n(&p->owned, &nobody, self_id(), 0,
 	                                   __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 static void
-disown(struct pool *p)
+pool_disown(struct pool *p)
 {
 	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
 }
 
 /* The pool is the caller's. */
 static void
-end_threads(struct pool *p)
+pool_end_threads(struct pool *p)
 {
 	for (int i = 0; i < COW__WORKERS_MOST; i++) {
 		cow__thread_join(&p->threads[i]);
@@ -230,16 +230,16 @@ end_threads(struct pool *p)
 /* Suspending threads sets `suspended` first, and looks at the pool then. Here the
  * order is the opposite. So at least one of both sees the other. */
 static bool
-own_to_run(struct pool *p)
+pool_own_to_run(struct pool *p)
 {
-	if (!own(p))
+	if (!pool_own(p))
 		return false;
 	if (cow__helper_suspended()) {
-		disown(p);
+		pool_disown(p);
 		return false;
 	}
 	if (__atomic_load_n(&p->quit, __ATOMIC_RELAXED))
-		end_threads(p); /* a signal handler wanted it */
+		pool_end_threads(p); /* a signal handler wanted it */
 	return true;
 }
 
@@ -247,7 +247,7 @@ own_to_run(struct pool *p)
  * Nobody does the ranges that the parent's threads had taken. The pool was wiped,
  * and may have had other jobs since. */
 static bool
-run(struct pool *p, struct job *job, int helpers)
+pool_run(struct pool *p, struct job *job, int helpers)
 {
 	uint32_t gate;
 	bool whole;
@@ -255,14 +255,14 @@ run(struct pool *p, struct job *job, int helpers)
 	p->job = job;
 	__atomic_store_n(&p->gate, OPEN | (uint32_t)helpers << LIMIT_SHIFT,
 	                 __ATOMIC_RELEASE);
-	start_threads(p, helpers);
+	pool_start_threads(p, helpers);
 	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&p->asleep, __ATOMIC_SEQ_CST))
 		cow__wake_some(&p->bell, (uint32_t)helpers);
-	work(job);
+	do_ranges(job);
 	gate = __atomic_and_fetch(&p->gate, COUNT, __ATOMIC_ACQUIRE);
 	for (int i = 0; gate && i < COW__WORKERS_SPINS; i++) {
-		spin();
+		spin_once();
 		gate = __atomic_load_n(&p->gate, __ATOMIC_ACQUIRE);
 	}
 	while (gate) {
@@ -277,7 +277,7 @@ run(struct pool *p, struct job *job, int helpers)
 /* Were threads denied so recently that asking again is not worth a system
  * call? */
 static bool
-is_denied(struct pool *p)
+pool_is_denied(struct pool *p)
 {
 	uint64_t since = __atomic_load_n(&p->denied, __ATOMIC_RELAXED);
 
@@ -299,15 +299,15 @@ cow__workers_run(int64_t n, int64_t grain,
 		threads = (int)ranges;
 	if (n <= 0)
 		return;
-	if (!p || is_denied(p) || !own_to_run(p)) {
+	if (!p || pool_is_denied(p) || !pool_own_to_run(p)) {
 		part(arg, 0, n);
 		return;
 	}
 	job.piece = n / ((int64_t)threads * COW__WORKERS_PARTS);
 	if (job.piece < grain)
 		job.piece = grain;
-	whole = run(p, &job, threads - 1);
-	disown(p);
+	whole = pool_run(p, &job, threads - 1);
+	pool_disown(p);
 	if (!whole)
 		part(arg, 0, n);
 }
@@ -332,10 +332,10 @@ workers_end(void)
 
 	if (!p)
 		return;
-	while (!mine && !own(p)) {
+	while (!mine && !pool_own(p)) {
 		uint32_t owner = __atomic_load_n(&p->owned, __ATOMIC_RELAXED);
 
-		mine = cow__mutex_self() && owner == self();
+		mine = cow__mutex_self() && owner == self_id();
 		if (!mine && owner)
 			cow__wait(&p->owned, owner, COW__WORKERS_GLANCE_NS);
 	}
@@ -344,8 +344,8 @@ workers_end(void)
 	cow__wake_some(&p->bell, COW__WORKERS_MOST);
 	if (mine)
 		return;
-	end_threads(p);
-	disown(p);
+	pool_end_threads(p);
+	pool_disown(p);
 }
 
 COW_EXPORT void

@@ -79,7 +79,7 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 		 * better. What an earlier thaw made shared is made private again
 		 * if views read it. */
 		if (cow__exclusive(t, &c))
-			(void)cow__thaw_some(t, thaw_bytes(w->bytes, w->hint));
+			(void)cow__thaw_tile(t, thaw_bytes(w->bytes, w->hint));
 		else if (!cow__is_frozen(t) &&
 		         !cow__exclusive_where_shared(t, &c))
 			r = cow__freeze(t) == 0;

@@ -340,8 +340,8 @@ START_TEST(marked_anew)
 	write_pages(0, 512, 5);
 	at = (uintptr_t)p;
 	cow__engine_lock();
-	must(cow__thaw_step(cow__tile_find(at), &at, at + 256 * PAGE, SIZE_MAX,
-	                    &copied) == 0);
+	must(cow__thaw_tile_step(cow__tile_find(at), &at, at + 256 * PAGE, SIZE_MAX,
+	                         &copied) == 0);
 	cow__engine_unlock();
 	must(copy_ahead() == 1 || !cow__ahead_usable());
 	fork_beside_a_thread();

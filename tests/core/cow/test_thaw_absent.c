@@ -33,7 +33,7 @@ static size_t steps_of(struct cow__tile *t)
 	size_t steps = 0, copied;
 
 	while (at < cow__tile_end(t)) {
-		must(cow__thaw_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied) == 0);
+		must(cow__thaw_tile_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied) == 0);
 		steps++;
 	}
 	must(t->map.backing == COW__SHARED);
@@ -91,7 +91,7 @@ START_TEST(neighbours_too)
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)p[0]);
 	if (t->next == cow__tile_find((uintptr_t)p[1]))
-		must(cow__thaw_neighbours(t, &c) != NULL && t->next->map.backing == COW__SHARED);
+		must(cow__thaw_clean_tiles(t, &c) != NULL && t->next->map.backing == COW__SHARED);
 	cow__engine_unlock();
 	for (int i = 0; i < BLOCKS; i++) {
 		p[i][5] = 1;

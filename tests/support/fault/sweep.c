@@ -68,7 +68,7 @@ void sweep_thaw_chunk(const void *at)
 
 	cow__engine_lock();
 	t = cow__tile_find(from);
-	r = cow__thaw_step(t, &from, cow__tile_end(t), SIZE_MAX, &copied);
+	r = cow__thaw_tile_step(t, &from, cow__tile_end(t), SIZE_MAX, &copied);
 	kept = t->map.nkept;
 	cow__engine_unlock();
 	ck_assert_int_eq(r, 0);
