@@ -12,12 +12,12 @@
 #include "core/base/mutex.h"
 #include "core/cow/heal.h"
 #include "core/fork/fork.h"
+#include "core/policy/constants.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
 
 #define STACK_BYTES ((size_t)128 << 10)
-#define LOOK_NS 100000u /* between looks of threads that park whether a slice is due */
 
 static char stack[STACK_BYTES] __attribute__((aligned(64)));
 static struct cow__mutex lock COW_FORK_DATA; /* of the stack */
@@ -103,7 +103,7 @@ preload_heal_here(void)
 
 	if (now < __atomic_load_n(&look_at, __ATOMIC_RELAXED))
 		return;
-	__atomic_store_n(&look_at, now + LOOK_NS, __ATOMIC_RELAXED);
+	__atomic_store_n(&look_at, now + COW__SHIM_LOOK_NS, __ATOMIC_RELAXED);
 	(void)call(cow__heal_before_park, false);
 }
 

@@ -9,6 +9,7 @@
  */
 #include "core/fork/fork.h"
 #include "core/fork/retire.h"
+#include "core/policy/constants.h"
 #include "core/storage/block.h"
 #include "preload/next.h"
 #include "preload/park.h"
@@ -24,7 +25,6 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define SHRUNK_STAYS (128u << 10) /* realloc: smaller ones move to the next allocator */
 #define likely(x) __builtin_expect(!!(x), 1)
 
 size_t preload_threshold = SIZE_MAX; /* until the options are read */
@@ -34,8 +34,6 @@ static size_t gate = SIZE_MAX;
 static unsigned asked COW_FORK_DATA; /* requests of a child since the fork */
 static uint64_t settled_at COW_FORK_DATA; /* from then on the child is not taken to exec soon */
 
-#define ASK_EVERY 16
-#define SETTLED_NS 100000000u
 uintptr_t preload_window_start;
 /* 0: the engine has no memory yet. */
 size_t preload_window_bytes, preload_blocks_bytes;
@@ -144,7 +142,7 @@ preload_gate_child(void)
 	if (!preload_window_bytes)
 		return;
 	asked = 0;
-	settled_at = cow__now() + SETTLED_NS;
+	settled_at = cow__now() + COW__HEAL_SETTLED_NS;
 	__atomic_store_n(&gate, 0, __ATOMIC_RELAXED);
 }
 
@@ -158,7 +156,7 @@ open_if_settled(void)
 		preload_gate_open();
 		return;
 	}
-	if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) % ASK_EVERY ||
+	if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) % COW__SHIM_CHILD_ASKS ||
 	    cow__now() < settled_at)
 		return;
 	preload_gate_open();
@@ -284,7 +282,7 @@ realloc(void *p, size_t bytes)
 	if (bytes == 0)
 		return to_nothing(p);
 	/* Shrunk below the threshold and 128 KiB: it leaves the engine. */
-	if (bytes < preload_threshold && bytes < SHRUNK_STAYS)
+	if (bytes < preload_threshold && bytes < COW__SHIM_SHRUNK_STAYS)
 		return move_out(p, bytes);
 	if (cow_block_resize(p, bytes, &fresh) == 0)
 		return fresh;

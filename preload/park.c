@@ -6,6 +6,7 @@
 #include "preload/next.h"
 
 #include "core/fork/fork.h"
+#include "core/policy/constants.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -109,7 +110,7 @@ preload_park_note(void)
 void
 preload_rest(void)
 {
-	const struct timespec t = { .tv_nsec = 50000 };
+	const struct timespec t = { .tv_nsec = COW__SHIM_REST_NS };
 
 	(void)cow__ask(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
 }
