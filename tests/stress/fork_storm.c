@@ -59,6 +59,20 @@ static int threaded; /* this process ever had threads */
 static atomic_int leaving;
 static char *self;
 
+/* Which mappings are there, and of which files? */
+static void tell_mappings(uintptr_t from, uintptr_t to)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end;
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start < to && end > from)
+			dprintf(2, "  %s", line);
+	if (maps)
+		fclose(maps);
+}
+
 static void wrong(const struct block *b, const unsigned char *p, size_t i, const char *when)
 {
 	uint64_t found, right = 0;
@@ -69,6 +83,7 @@ static void wrong(const struct block *b, const unsigned char *p, size_t i, const
 	dprintf(2, "fork_storm: process %d, %s: block %p of %zu bytes%s, at %p, stripe %zu: "
 	        "seed %#lx says %#lx, found %#lx\n", getpid(), when, (void *)b->p, b->bytes,
 	        b->mapped ? ", mapped" : "", (const void *)p, i, b->seeds[i], right, found);
+	tell_mappings((uintptr_t)p, (uintptr_t)p + b->bytes);
 	atomic_store(&common->failed, 1);
 	abort();
 }
