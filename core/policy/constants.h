@@ -97,7 +97,7 @@
 /* Twice as much: fewer page faults at the begin of each block, and twice the memory that a
  * program pays for blocks that it hardly touches. */
 
-/* Shown by fill.c, sparse.sh, `abplain_late COMMIT`: */
+/* Shown by fill.c, sparse.sh, `ablate.sh COMMIT`: */
 #define COW__COMMIT_LEAST (2 * MIB)  /* ahead of any program */
 #define COW__COMMIT_HELPED (4 * MIB) /* the helper needs time to react */
 #define COW__COMMIT_LOOK_NS 40000u   /* the helper looks so often while the program fills memory, */
@@ -113,7 +113,7 @@
 #define COW__COMMIT_BUSY_MOST_NS 50000000u /* somebody waits for the helper: not longer than that */
 
 /* The share of what the program touched that may be ahead, by its history. Shown by fill.c,
- * sparse.sh, `abplain_late FILL_HISTORY`; tests/core/policy/test_replay.c: */
+ * sparse.sh, `ablate.sh FILL_HISTORY`; tests/core/policy/test_replay.c: */
 #define COW__FILL_SHARE_FILLS 2      /* it fills extents of this size */
 #define COW__FILL_SHARE 4            /* nothing is known of this size */
 #define COW__FILL_SHARE_WASTED 10    /* some of this size was not filled */
@@ -127,7 +127,7 @@
  * what it touched (docs/design/warm-memory.md; tests/core/memory/test_packed.c). */
 #define COW__UNIT_PROBES 16          /* pages that are looked at */
 #define COW__UNIT_EMPTY_MOST 2       /* of these: a thirtieth of each block may be empty */
-/* Shown by `abplain_late UNITS`; tests/core/policy/test_policy.c: */
+/* Shown by `ablate.sh UNITS`; tests/core/policy/test_policy.c: */
 #define COW__UNIT_DEBT 16            /* filled units for each that was committed in vain */
 #define COW__UNIT_PROOFS 4           /* units of zeros, before any is committed on trust */
 #define COW__UNIT_TRUST_MOST 256     /* units on trust in a row */
@@ -135,7 +135,7 @@
 
 /* ---- Small pages made huge afterwards (core/memory/mend.c) ---- */
 
-/* Shown by `abplain_late MENDING`, plain_cycle: */
+/* Shown by `ablate.sh MENDING`, plain_cycle: */
 #define COW__MEND_WAIT_NS 100000000u /* the program may clone the block at once */
 #define COW__MEND_EIGHTHS 7          /* eighths of a huge page must be there: sparse stays sparse */
 
@@ -261,7 +261,7 @@
  * again. The kernel may write there for a thread that parks most of the time. */
 #define COW__AHEAD_PASSED 8          /* the latest chunks that could not thaw are remembered ... */
 #define COW__AHEAD_PASSED_NS 20000000u /* ... for so long */
-/* Shown by plain_late, `abplain_late AHEAD`: */
+/* Shown by plain_late, `ablate.sh AHEAD`: */
 #define COW__AHEAD_LEAST (64 * KIB)  /* a chunk with fewer copied bytes is thawed as it is */
 #define COW__AHEAD_MOST 16           /* chunks: what is copied too early is written again */
 #define COW__AHEAD_STEP (256 * KIB)  /* copied in one go: about 100 us */
@@ -277,12 +277,12 @@
 #define COW__TABLES_LEAST_PAGES 512  /* ... and fewer page table entries than these are */
 /* Measured: with 100 ms the RSS of programs that read beside a child often doubled. */
 #define COW__TABLES_STAY_NS 20000000u /* a short child ends by then; they are moved back */
-/* Shown by fork.sh, freeze.c, `abplain_late OLD_TABLES`: */
+/* Shown by fork.sh, freeze.c, `ablate.sh OLD_TABLES`: */
 #define COW__TABLES_LEAST_UNSEEN (32 * MIB) /* the least if the kernel can't tell the entries */
 #define COW__TABLES_MOST 16          /* moved mappings at a time: each takes addresses */
 #define COW__TABLES_GAP_SHARE 8      /* of a range that is moved at once may be free memory */
 #define COW__TABLES_SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
-/* Shown by cycle.sh, `abplain_late OLD_RETURNS`; tests/core/policy/test_policy.c: */
+/* Shown by cycle.sh, `ablate.sh OLD_RETURNS`; tests/core/policy/test_policy.c: */
 #define COW__TABLES_REST_NS 5000000u /* the freezing thread may have more mappings to change */
 #define COW__TABLES_STAY_MOST 4      /* moved mappings for which a short child is awaited */
 #define COW__TABLES_RETURNS_FIRST 4  /* forks after which they come back no more, unless ... */
@@ -331,15 +331,15 @@
 
 /* ---- Forks, their children, and borders (core/fork, core/memory): docs/design/holders.md ---- */
 
-/* Shown by tempplain_late. Without a pause each fork of a process with 1 000 living children asks for
+/* Shown by template.sh. Without a pause each fork of a process with 1 000 living children asks for
  * all slots, and the kernel walks the list of locks each time. */
 #define COW__SLOT_SKIPS 256          /* children that get the last slot before others are tried */
 /* A description that was lent for long enough may be closed for a question: after so many forks,
  * or so much time, for each that was closed before. So N forks leave about sqrt(2 N) locks in
- * the kernel's list. The first ones are closed at once. Shown by tempplain_late: */
+ * the kernel's list. The first ones are closed at once. Shown by template.sh: */
 #define COW__SLOTS_CLOSED_AT_ONCE 16
 #define COW__SLOT_LENT_NS 10000000u
-/* Shown by fork.sh, `cycle.sh` (busy-...), `abplain_late FEEDBACK`: */
+/* Shown by fork.sh, `cycle.sh` (busy-...), `ablate.sh FEEDBACK`: */
 #define COW__FORK_HEAL_NS 500000u    /* of a fork, and of a look for children */
 #define COW__COPIED_SHARE 16         /* of what was frozen: with more copies it costs too much */
 /* Reasoned; tests/core/fork/test_border_calls.c for the calls: */
