@@ -173,7 +173,8 @@ cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes)
 		r = extend(t, end, to, &dirty);
 	if (r < 0) {
 		cow__engine_unlock();
-		return r;
+		/* The program may move it. That a file or a descriptor is lacking is not its matter. */
+		return r == -EAGAIN || r == -EFAULT ? r : -ENOMEM;
 	}
 	memset((void *)end, 0, dirty);
 	r = like(cow__tile_find(end - cow__page), end - cow__page, end, to - end);
