@@ -16,7 +16,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
-	mimalloc_bench template cycle memory pair wrappers copies tensors instructions redis prefork
+	mimalloc_bench template cycle memory pair wrappers start copies tensors instructions redis prefork
 	programs file stall give broker cuda_cache scaling python'
 failed=
 

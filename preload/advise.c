@@ -313,13 +313,14 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
 	       (at % page || (from < at + bytes && at < from + old_bytes));
 }
 
-/* If the kernel finds several mappings, they are joined first. */
+/* If the kernel finds several mappings, they are joined first. With MREMAP_FIXED it may have moved
+ * some of them (Linux 6.17 and later), so then its answer stands. */
 static void *
-move_part(void *addr, size_t bytes, int flags, void *to)
+move_joined(void *addr, size_t bytes, int flags, void *to)
 {
 	void *moved = mremap_to(addr, bytes, bytes, flags, to);
 
-	if (moved != MAP_FAILED || errno != EFAULT)
+	if (moved != MAP_FAILED || errno != EFAULT || (flags & MREMAP_FIXED))
 		return moved;
 	if (cow__own((uintptr_t)addr, bytes, COW__OWN_TO_JOIN) < 0) {
 		errno = EFAULT;
@@ -344,7 +345,7 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 		errno = -r;
 		return MAP_FAILED;
 	}
-	moved = move_part(addr, least, (grows ? MREMAP_MAYMOVE : flags) | MREMAP_DONTUNMAP,
+	moved = move_joined(addr, least, (grows ? MREMAP_MAYMOVE : flags) | MREMAP_DONTUNMAP,
 	                  grows ? NULL : to);
 	got = moved;
 	if (moved != MAP_FAILED && grows)

@@ -26,11 +26,17 @@ enum cow__attribute_kind {
  * own. */
 enum cow__place {
 	COW__PLACE_OURS, /* unless noted */
-	COW__PLACE_OWN,  /* a mapping of the program's own */
-	COW__PLACE_COPY, /* the same, and known to be anonymous memory that all may read and write */
+	COW__PLACE_OWN,  /* a mapping of the program's own, of any kind */
+	COW__PLACE_COPY, /* the same, but surely private anonymous memory, which may be read */
 	COW__PLACE_HOLE, /* unmapped; the addresses are still the engine's */
 	COW__PLACE_ANON, /* anonymous memory that the engine put there, to be read */
 };
+
+static inline bool
+cow__place_is_programs(int place)
+{
+	return place == COW__PLACE_OWN || place == COW__PLACE_COPY;
+}
 
 /* Notes the value for [start, end) of a live tile. A later note of the same kind
  * replaces an earlier one. -ENOMEM. */

@@ -135,7 +135,7 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 	int r = 0;
 
 	/* The engine may not read there any more, either. */
-	if (own && t->map.backing != COW__ANON)
+	if (own)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
 		                       COW__PLACE_OWN);
 	if (r == 0)

@@ -71,10 +71,11 @@ enum cow__own_why { COW__OWN_TO_WATCH, COW__OWN_FOR_MISSING, COW__OWN_TO_MOVE, C
 /* The kernel is about to move the range, or to watch it. Makes it anonymous memory with
  * the same bytes and protections. What is moved becomes one mapping if it was one to the
  * program, and is known to be several. TO_JOIN: it becomes one in any case, since the kernel
- * refused to move it. -EFAULT: to the program it was not one, or that can't be told. What the program did not touch is missing. Whether it touched zeros in a huge
- * page can't be told. They are missing if only missing pages are watched: the watcher then
+ * refused to move it. What the program did not touch is missing. Whether it touched zeros in a
+ * huge page can't be told. They are missing if only missing pages are watched: the watcher then
  * gets a question too many, and otherwise one too few. What other threads write during the
- * call may be lost. -EFAULT: part of it is not mapped. */
+ * call may be lost. -EFAULT: part of it is not mapped, or with TO_JOIN, it was not one mapping to
+ * the program, or that can't be told. */
 int cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why);
 
 /* The kernel is about to keep pages of the range. Makes private copies of them,

@@ -2,8 +2,8 @@
 /*
  * Ranges that are one anonymous mapping to the program (core/program/mapping.h)
  *
- * They may lie in several tiles, as a mapping that grew, or have parts that the program emptied,
- * moved, watched or mapped anew. The kernel would have joined all that. It moves no more than one
+ * They may lie in several tiles, as a mapping that grew, or have parts that the program emptied or
+ * mapped anew. The kernel would have joined all that. It moves no more than one
  * of its own mappings (mremap), so before a move one copy takes the place of all parts. Engine
  * locked.
  */

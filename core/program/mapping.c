@@ -95,8 +95,8 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	if (r < 0 || !cow__is_uniform(addr, end))
 		return -EFAULT;
 	place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, end - cow__page, &to);
-	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || cow__tile_is_common(t) || place == COW__PLACE_OWN ||
-	    place == COW__PLACE_COPY)
+	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || cow__tile_is_common(t) ||
+	    cow__place_is_programs(place))
 		return -ENOMEM;
 	*ret = t;
 	return 0;

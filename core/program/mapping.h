@@ -35,7 +35,8 @@ int cow__mapping_renew(uintptr_t addr, size_t bytes, int prot);
  * more. What is new reads as zero, and has the protection, locks and advice of the last page. It
  * succeeds where the kernel would: nothing is mapped behind. What can't grow in one piece consists
  * of parts then, of which none is a storage. -EFAULT: the range is not all mapped. -ENOMEM: there is
- * no room, or the last page is not the engine's. Nothing changed then. */
+ * no room, the last page is not the engine's, or a file or descriptor is lacking. -EAGAIN: a limit
+ * on locked memory. Nothing changed then. */
 int cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes);
 
 #endif

@@ -52,12 +52,10 @@ is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 
 	(void)value;
 	/* A part of anonymous memory may also be any mapping of the program's. */
-	for (uintptr_t at = start; at < end; at = to, to = end) {
-		int place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at, &to);
-
-		if (place == COW__PLACE_OWN || place == COW__PLACE_COPY)
+	for (uintptr_t at = start; at < end; at = to, to = end)
+		if (cow__place_is_programs(cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+		                                             COW__PLACE_OURS, at, &to)))
 			return -EEXIST;
-	}
 	return (own && t->map.backing != COW__ANON) ||
 	                       cow__attributes_linger(t, start, end)
 	               ? -EEXIST
@@ -296,7 +294,8 @@ cow__grows_down(uintptr_t addr)
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
-replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
+replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing,
+                enum cow__place place)
 {
 	void *copy;
 	/* A common block would part from the pages that others have. */
@@ -313,8 +312,7 @@ replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsig
 	 * must not have the last word. Without the note the range counts as the
 	 * engine's, and is not made anew, either. */
 	if (r == 0)
-		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-		                         COW__PLACE_COPY);
+		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
@@ -323,22 +321,25 @@ replace_by_copy(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsig
 	return r;
 }
 
-/* What the engine emptied is the program's from now on. */
+/* What the engine emptied is the program's from now on. What is watched the engine may not read
+ * any more: it would wait for the watcher, who may wait for the engine. */
 static int
-count_as_own(struct cow__tile *t, uintptr_t start, uintptr_t end)
+note_programs(struct cow__tile *t, uintptr_t start, uintptr_t end, enum cow__place place)
 {
 	uintptr_t to = end;
 
-	if (t->map.backing == COW__ANON || cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
-	                                                     start, &to) != COW__PLACE_ANON)
+	if (place == COW__PLACE_COPY &&
+	    (t->map.backing == COW__ANON ||
+	     cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, start, &to) != COW__PLACE_ANON))
 		return 0;
-	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, COW__PLACE_COPY);
+	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
 }
 
 int
 cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int why)
 {
 	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
+	enum cow__place place = why == COW__OWN_TO_MOVE ? COW__PLACE_COPY : COW__PLACE_OWN;
 	void *missing = NULL;
 	int r;
 
@@ -350,8 +351,8 @@ cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, in
 	if (own && t->map.backing != COW__ANON)
 		t->map.overlay = COW__OVERLAY_LASTS;
 	if (own)
-		return count_as_own(t, start, end);
-	r = replace_by_copy(t, start, end, missing);
+		return note_programs(t, start, end, place);
+	r = replace_by_copy(t, start, end, missing, place);
 	if (missing)
 		(void)cow__map_release((uintptr_t)missing, bits);
 	return r;

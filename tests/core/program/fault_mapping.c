@@ -144,8 +144,7 @@ static int grow(struct herd *herd)
 	struct animal *a = &herd->animals[HERD_BLOCK];
 	int r = cow__mapping_grow((uintptr_t)a->block, HEAD, BYTES);
 
-	must(r == 0 || r == -ENOMEM || r == -EFAULT); /* mremap() has no other answers */
-
+	must(r == 0 || r == -ENOMEM || r == -EFAULT); /* answers of mremap() */
 	for (size_t i = HEAD; r == 0 && i < BYTES; i += PAGE)
 		must(((unsigned char *)a->block)[i] == 0);
 	/* Its parts are blocks of their own, which the herd does not know. */
