@@ -39,7 +39,8 @@ LOST = 1.05  # times the rival's figure: beyond it we lost, below its inverse we
 ISSUES = {"healing": "the hundredth fork as cheap as the first, whatever the program writes",
           "bulk": "whole rewrites in bulk",
           "everywhere": "kernels, libcs, THP=always, aarch64, blocks of many sizes",
-          "pains": "pains of Python users"}
+          "pains": "pains of Python users",
+          "faithful": "no program and no monitor is surprised by the library"}
 STATES = {"given up": "nobody works on it, for the reason in the row",
           "wrong measure": "the benchmark compares with the wrong thing, the bar was set wrong, or "
                            "it is finer than the spread of the rounds"}
