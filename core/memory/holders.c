@@ -188,10 +188,9 @@ cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 		word = t->own.segment->words;
 	if (word ? others_alive(word, c) != 0 : t->own.held)
 		return false;
-	if (c->segment != t->own.segment)
-		c->left = cow__segment_left(t->own.segment);
-	c->segment = t->own.segment;
-	return c->left;
+	/* Asked after the slots, and anew for each tile: a process that leaves its family locks the
+	 * file before it lets go of its slot. */
+	return cow__segment_left(t->own.segment);
 }
 
 bool

@@ -34,11 +34,8 @@
 
 /* What one operation found out about slots, so that each is asked once. It holds
  * until the engine is unlocked. */
-struct cow__segment;
 struct cow__census {
 	uint64_t asked, alive;
-	const struct cow__segment *segment; /* the last one that was asked about strangers ... */
-	bool left;                          /* ... and the answer (core/memory/holders.c) */
 };
 
 /* This process's bit; 0: it has no family. Engine locked, as in all of these. */
