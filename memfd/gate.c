@@ -46,7 +46,8 @@ read_filter(void)
 	text[n > 0 ? n : 0] = '\0';
 	if (is_zero(text, "\nSeccomp:"))
 		return COW__GATE_OPEN;
-	return cow__tries_make(!is_zero(text, "\nSigCgt:"));
+	/* Linux has this line since 6.4. */
+	return cow__tries_make(!is_zero(text, "\nSigCgt:"), strstr(text, "\nuntag_mask:") != NULL);
 }
 
 /* The first call of a process comes before it has threads. */

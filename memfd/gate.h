@@ -53,8 +53,9 @@ extern uint32_t cow__sandboxed;
 /* ---- For memfd/gate.c alone (memfd/tries.c) ---- */
 
 /* Tries the calls in a child, and notes those that ended it. `handlers`: the program has handlers
- * of signals, which must not run in a child. Returns what the gate becomes. */
-enum cow__gate cow__tries_make(bool handlers);
+ * of signals, which must not run in a child. `lodgers`: the end of a child that has the process's
+ * memory leaves the process alone. Returns what the gate becomes. */
+enum cow__gate cow__tries_make(bool handlers, bool lodgers);
 /* Did this call end a child? */
 bool cow__tries_killed(long nr, long a, long b, long c, long d);
 

@@ -2,7 +2,7 @@
 /*
  * Calls that are tried under a filter that came with exec (memfd/gate.h)
  *
- *   process --clone--> child: makes the calls in turn
+ *   process --clone--> lodger: a child with the process's memory. It makes the calls in turn
  *                        |  dies at one
  *                        v
  *   process --clone--> child --clone--> one that goes on behind that call
@@ -10,10 +10,10 @@
  *                        +--- the next one <--+
  *
  * The filter can't be read, and it ends the process that makes a forbidden call. Most filters
- * answer with errors, so one child is enough. After the first death a child makes others, on its
- * own memory, which costs less than to copy that of the process each time. A child has no memory
- * in common with the process, but for the notes: some kernels end all processes with the same
- * memory at a core dump.
+ * answer with errors, so the lodger is enough. To copy the process's memory would take several
+ * times as long. After the first death a child with a copy makes others, on its own memory.
+ * Before Linux 5.16 there is no lodger, because a core dump ended all processes with the same
+ * memory. The lodger, which writes none, forbids core files for that time.
  *
  * Neither sends a signal when it ends, and wait() does not find them, so the program notices
  * nothing. The process waits in clone() (CLONE_VFORK). It reaps the child only if the child
@@ -91,9 +91,10 @@ static const struct try tries[] = {
 
 static bool killed[COUNT];
 
-/* What the process has in common with both children. */
+/* What the process has in common with its children. */
 static struct shared {
 	uint32_t at; /* the call that is made just now */
+	bool begun;  /* the child with the process's memory makes calls */
 	bool failed; /* there can be no child, or nothing is gained by one */
 	bool killed[COUNT];
 	char stacks[2][STACK] __attribute__((aligned(64)));
@@ -137,6 +138,8 @@ child_main(void)
 
 	if (shared->at == WAIT)
 		try_main();
+	else if (!shared->killed[DUMPABLE]) /* not copied from a child that has died */
+		(void)cow__syscall(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
 	while (!is_done() && !shared->failed) {
 		pid = cow__thread_clone(CLONE_VM | CLONE_VFORK, shared->stacks[1] + STACK - 64,
 		                        try_main);
@@ -145,6 +148,30 @@ child_main(void)
 		if (!is_done() && !shared->failed)
 			note_killed();
 	}
+}
+
+/* The process's memory is this child's. So it may forbid core files only if that can be undone. */
+static void
+lodger_main(void)
+{
+	shared->begun = cow__syscall(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0, 0) == 1 &&
+	                cow__syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0) == 0;
+	if (shared->begun)
+		try_main();
+}
+
+/* Returns its number, or -errno. */
+static long
+begin_lodger(void)
+{
+	long pid = cow__thread_clone(CLONE_VM | CLONE_VFORK, shared->stacks[0] + STACK - 64,
+	                             lodger_main);
+
+	if (shared->at > DUMPABLE)
+		(void)cow__syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0);
+	if (shared->begun && !is_done())
+		note_killed();
+	return pid;
 }
 
 /* False: the rest can't be tried. */
@@ -161,20 +188,26 @@ begin_child(void)
 
 /* A signal for all of the process's group must not run a handler of the program in a child. */
 static bool
-run(bool handlers)
+run(bool handlers, bool lodgers)
 {
 	const uint64_t all = UINT64_MAX;
-	bool goes_on = true;
+	bool goes_on;
+	long lodger = -1;
 	uint64_t old;
 
 	if (handlers)
 		(void)cow__syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&old,
 		                   sizeof(all), 0, 0);
+	if (lodgers)
+		lodger = begin_lodger();
+	goes_on = !shared->failed;
 	while (goes_on && !is_done()) {
 		goes_on = begin_child();
 		if (goes_on && !is_done())
 			note_killed(); /* with the one that tried */
 	}
+	if (lodger > 0 && shared->at > WAIT && !shared->killed[WAIT])
+		(void)cow__syscall(SYS_wait4, lodger, 0, __WALL, 0, 0, 0);
 	if (handlers)
 		(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof(old),
 		                   0, 0);
@@ -183,7 +216,7 @@ run(bool handlers)
 
 /* Directly: the gate does not lead here yet. */
 enum cow__gate
-cow__tries_make(bool handlers)
+cow__tries_make(bool handlers, bool lodgers)
 {
 	long at = cow__syscall(SYS_mmap, 0, sizeof(*shared), PROT_READ | PROT_WRITE,
 	                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -195,7 +228,7 @@ cow__tries_make(bool handlers)
 	if (at < 0 && at > -4096)
 		return COW__GATE_LIBC;
 	shared = (struct shared *)at;
-	if (!run(handlers))
+	if (!run(handlers, lodgers))
 		found = COW__GATE_LIBC;
 	for (unsigned i = 0; found != COW__GATE_LIBC && i < COUNT; i++) {
 		killed[i] = shared->killed[i];

@@ -17,6 +17,7 @@ ways
 also=mmap=64K ways
 program filters exec-without kill
 [ -n "${QUICK:-}" ] || also=mmap=64K program filters exec-without errno
+program filters exec-cores kill
 
 program filter_closed 0
 program filter_closed 2

@@ -8,6 +8,7 @@
  *   filters vfork ACTION           a child with the memory of its parent was the first
  *   filters exec ACTION            the filter came with exec
  *   filters exec-without ACTION    the same for filters that forbid one call each
+ *   filters exec-cores ACTION      of those that die then, nobody leaves a core file
  *   filters service FILE           the same for a filter that allows the numbers in FILE alone
  *
  * ACTION is what happens for a call that is not allowed: kill, trap or errno. The filters allow
@@ -15,7 +16,9 @@
  */
 #include "filters.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 static const size_t sizes[] = {
 	5000, 100 * KIB, 200 * KIB, MIB + 5000, 3 * MIB
@@ -287,9 +290,39 @@ static void inherited(void *arg)
 	lives();
 }
 
+struct forbidden {
+	const char *name;
+	int call, argument;
+	uint32_t value;
+};
+
+#define CALL(name) { #name, SYS_##name, -1, 0 }
+#define FORM(name, n, value) { #name " " #value, SYS_##name, n, value }
+
+static const struct forbidden calls[] = {
+	CALL(memfd_create), CALL(userfaultfd), CALL(unshare), CALL(membarrier),
+	CALL(ftruncate), CALL(fallocate), CALL(fcntl), CALL(getpid), CALL(gettid),
+	CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(sigaltstack), CALL(prctl),
+	CALL(tgkill), CALL(capget), CALL(fchmod),
+	CALL(getdents64), CALL(readlinkat), CALL(ioctl), CALL(lseek), CALL(sched_yield),
+	CALL(sched_getaffinity), CALL(mincore), CALL(geteuid), CALL(eventfd2),
+	FORM(fcntl, 1, F_OFD_SETLK), FORM(fcntl, 1, F_OFD_GETLK), FORM(fcntl, 1, F_ADD_SEALS),
+	FORM(fcntl, 1, F_DUPFD_CLOEXEC), FORM(madvise, 2, MADV_DONTFORK),
+	FORM(madvise, 2, MADV_DOFORK), FORM(madvise, 2, MADV_REMOVE),
+	FORM(madvise, 2, MADV_DONTDUMP), FORM(madvise, 2, MADV_HUGEPAGE),
+	FORM(madvise, 2, 25), FORM(madvise, 2, 23), FORM(mremap, 3, 3), FORM(mremap, 3, 7),
+	FORM(prctl, 0, 68),
+};
+
+static struct {
+	const struct forbidden *call;
+	char **argv;
+} without;
+
 static void run_inherited(const char *program)
 {
-	char *const arguments[] = { (char *)program, "inherited", "", NULL };
+	const char *forbidden = without.call ? without.call->name : "prctl";
+	char *const arguments[] = { (char *)program, "inherited", (char *)forbidden, NULL };
 
 	execv(program, arguments);
 	check(!"the program can be run");
@@ -323,35 +356,6 @@ static void exec_as_service(void *arg)
 	run_inherited(argv[0]);
 }
 
-struct forbidden {
-	const char *name;
-	int call, argument;
-	uint32_t value;
-};
-
-#define CALL(name) { #name, SYS_##name, -1, 0 }
-#define FORM(name, n, value) { #name " " #value, SYS_##name, n, value }
-
-static const struct forbidden calls[] = {
-	CALL(memfd_create), CALL(userfaultfd), CALL(unshare), CALL(membarrier),
-	CALL(ftruncate), CALL(fallocate), CALL(fcntl), CALL(getpid), CALL(gettid),
-	CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(sigaltstack), CALL(prctl),
-	CALL(tgkill), CALL(capget), CALL(fchmod),
-	CALL(getdents64), CALL(readlinkat), CALL(ioctl), CALL(lseek), CALL(sched_yield),
-	CALL(sched_getaffinity), CALL(mincore), CALL(geteuid), CALL(eventfd2),
-	FORM(fcntl, 1, F_OFD_SETLK), FORM(fcntl, 1, F_OFD_GETLK), FORM(fcntl, 1, F_ADD_SEALS),
-	FORM(fcntl, 1, F_DUPFD_CLOEXEC), FORM(madvise, 2, MADV_DONTFORK),
-	FORM(madvise, 2, MADV_DOFORK), FORM(madvise, 2, MADV_REMOVE),
-	FORM(madvise, 2, MADV_DONTDUMP), FORM(madvise, 2, MADV_HUGEPAGE),
-	FORM(madvise, 2, 25), FORM(madvise, 2, 23), FORM(mremap, 3, 3), FORM(mremap, 3, 7),
-	FORM(prctl, 0, 68),
-};
-
-static struct {
-	const struct forbidden *call;
-	char **argv;
-} without;
-
 static void exec_without(void *arg)
 {
 	(void)arg;
@@ -369,6 +373,40 @@ static void exec_without_each(char **argv)
 	}
 }
 
+/* Two calls that this program does not make. */
+static void exec_without_two(void *arg)
+{
+	const struct rlimit any = { RLIM_INFINITY, RLIM_INFINITY };
+	char **argv = arg;
+
+	without.call = &calls[0];
+	(void)setrlimit(RLIMIT_CORE, &any);
+	forbid(SYS_mincore, -1, 0, argv[2]);
+	forbid(SYS_userfaultfd, -1, 0, argv[2]);
+	run_inherited(argv[0]);
+}
+
+/* The kernel writes core files here, unless the administrator has them elsewhere. */
+static void exec_beside_cores(char **argv)
+{
+	char folder[] = "/tmp/cowshed-cores-XXXXXX", *program = realpath(argv[0], NULL);
+	const struct dirent *entry;
+	DIR *dir;
+
+	check(program && mkdtemp(folder) && chdir(folder) == 0);
+	argv[0] = program;
+	in_child(exec_without_two, argv);
+	dir = opendir(".");
+	check(dir != NULL);
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.') {
+			printf("filters: left %.4s\n", entry->d_name);
+			check(unlink(entry->d_name) == 0);
+		}
+	check(closedir(dir) == 0 && rmdir(folder) == 0);
+	free(program);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -383,6 +421,8 @@ int main(int argc, char **argv)
 
 	check(argc == 3);
 	if (strcmp(argv[1], "inherited") == 0) {
+		if (strcmp(argv[2], "prctl") != 0)
+			check(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1);
 		inherited(NULL);
 		check(waitpid(-1, NULL, WNOHANG | __WALL) == 0); /* its own one */
 		_exit(0);
@@ -394,6 +434,8 @@ int main(int argc, char **argv)
 		in_child(exec_under, argv);
 	if (strcmp(argv[1], "exec-without") == 0)
 		exec_without_each(argv);
+	if (strcmp(argv[1], "exec-cores") == 0)
+		exec_beside_cores(argv);
 	if (strcmp(argv[1], "service") == 0)
 		in_child(exec_as_service, argv);
 	printf("filters: %s %s\n", argv[1], argv[2]);
