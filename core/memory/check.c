@@ -93,6 +93,19 @@ check_parts(const struct cow__tile *t)
 	MUST(t, at <= cow__tile_end(t));
 }
 
+/* Two tiles with one word would lose each other's readers. */
+static void
+check_word(const struct cow__tile *t)
+{
+	const struct cow__segment *s = t->own.word ? t->own.segment : NULL;
+
+	if (!s || !s->owner || !s->words)
+		return;
+	MUST(t, t->own.word > 1 && t->own.word <= s->nwords);
+	for (const struct cow__tile *o = t->next; o; o = o->next)
+		MUST(t, o->own.segment != s || o->own.word != t->own.word);
+}
+
 static void
 check_state(const struct cow__tile *t)
 {
@@ -115,8 +128,10 @@ check_state(const struct cow__tile *t)
 	default:
 		break;
 	}
-	if (t->kind == COW__FREE)
+	if (t->kind == COW__FREE) {
 		MUST(t, !t->map.npieces && !t->own.refs && !t->map.allocation && !t->work);
+		MUST(t, !t->own.word && !t->own.held);
+	}
 	MUST(t, !t->map.nkept || t->map.backing == COW__PRIVATE);
 	MUST(t, t->own.open <= t->own.refs);
 }
@@ -135,6 +150,7 @@ cow__check(void)
 		check_place(t);
 		check_parts(t);
 		check_state(t);
+		check_word(t);
 		frozen += t->kind == COW__LIVE && t->map.backing == COW__PRIVATE;
 		warm += cow__state(t) == COW__IS_WARM ? t->bytes - t->own.hollow : 0;
 	}

@@ -426,14 +426,17 @@ static bool
 tiles_alike(const struct cow__tile *a, const struct cow__tile *b)
 {
 	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
-	       is_behind(a) == is_behind(b) && a->map.backing == b->map.backing && a->own.segment == b->own.segment &&
-	       cow__tile_heat(a) == cow__tile_heat(b);
+	       is_behind(a) == is_behind(b) && a->map.backing == b->map.backing &&
+	       a->own.segment == b->own.segment && cow__tile_heat(a) == cow__tile_heat(b);
 }
 
 struct cow__tile *
 cow__tile_put(struct cow__tile *t)
 {
 	t->kind = COW__FREE;
+	/* Another file may come here, whose words are others. */
+	t->own.word = 0;
+	t->own.held = COW__HELD_NEVER;
 	if (cow__tile_heat(t) != COW__WARM) {
 		t->own.small_pages = false;
 		t->own.hollow = 0;
