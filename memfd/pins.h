@@ -19,8 +19,8 @@
 bool cow__pins_memory(void);
 
 /* More devices that do, by the beginnings of their names, with colons between: "/dev/mine:/dev/x".
- * It replaces what an earlier call named; `apply` false: it only looks at the names. -EINVAL: a name does not begin with a slash, or all of
- * them have more than 254 bytes. */
+ * It replaces what an earlier call named; `apply` false: it only looks at the names. -EINVAL: a name
+ * does not begin with a slash, or all of them have more than 254 bytes. */
 int cow__pins_name(const char *names, bool apply);
 
 #endif

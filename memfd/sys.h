@@ -3,8 +3,8 @@
  * System calls, spelled as in their man pages
  *
  * Each returns what the kernel returned: >= 0, or -errno; -EPERM if the gate is closed for it
- * (memfd/gate.h). They do not retry, and have no policy; the other files of this folder do. Only those include this
- * header. core/ does not.
+ * (memfd/gate.h). They do not retry, and have no policy; the other files of this folder do. Only
+ * those include this header. core/ does not.
  */
 #ifndef COW_MEMFD_SYS_H
 #define COW_MEMFD_SYS_H

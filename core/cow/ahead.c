@@ -170,7 +170,8 @@ batch_is_full(const struct cow__tile *t, uintptr_t end)
 {
 	return batch.count == COW__AHEAD_BATCH || batch.bytes >= COW__AHEAD_BATCH_BYTES ||
 	       count + batch.count == COW__AHEAD_MOST ||
-	       (batch.count && end - batch.chunk[0].start > (t->map.npieces ? COW__HUGE : COW__AHEAD_BATCH_SPAN));
+	       (batch.count && end - batch.chunk[0].start >
+	                              (t->map.npieces ? COW__HUGE : COW__AHEAD_BATCH_SPAN));
 }
 
 static bool

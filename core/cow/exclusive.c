@@ -30,7 +30,8 @@ typedef bool holders_fn(const struct cow__tile *t, struct cow__census *c);
 static bool
 nobody_reads(const struct cow__tile *t, struct cow__census *c, holders_fn *nobody)
 {
-	if (t->map.backing == COW__ANON || t->map.npieces > COW__PIECES_COMPARED || t->map.overlay == COW__OVERLAY_LASTS ||
+	if (t->map.backing == COW__ANON || t->map.npieces > COW__PIECES_COMPARED ||
+	    t->map.overlay == COW__OVERLAY_LASTS ||
 	    (t->map.overlay && t->own.bound) || cow__tile_is_punched(t))
 		return false;
 	if (!t->map.npieces)

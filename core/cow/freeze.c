@@ -190,9 +190,9 @@ cow__freeze_close_gap(struct cow__tile *t)
 	uintptr_t end = cow__tile_end(t);
 	size_t gap = cow__round_up(end, COW__HUGE) - end;
 
-	if (!gap || !cow__can(t, COW__TO_CLOSE_GAP) || t->own.segment->single || !b || b->kind != COW__FREE ||
-	    b->map.backing != COW__SHARED || b->own.segment != t->own.segment ||
-	    cow__tile_heat(b) != COW__COLD)
+	if (!gap || !cow__can(t, COW__TO_CLOSE_GAP) || t->own.segment->single || !b ||
+	    b->kind != COW__FREE || b->map.backing != COW__SHARED ||
+	    b->own.segment != t->own.segment || cow__tile_heat(b) != COW__COLD)
 		return;
 	gap = cow__min(gap, b->bytes);
 	if (cow__tile_grow(t, gap) < 0)

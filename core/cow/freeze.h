@@ -50,10 +50,10 @@ void cow__freeze_close_gap(struct cow__tile *t);
  * so does what can't be frozen. */
 void cow__freeze_chosen(struct cow__tile *t);
 
-/* For a fork, or a process that retires: freezes `*t`, which needs it, and those of the tiles behind it that join, after the
- * gaps behind them were closed. On success `*t` is the last of them, and children inherit them; 1:
- * they don't yet. `*moved`, 0 at first: up to there old page tables were moved away. As
- * cow__freeze() otherwise. */
+/* For a fork, or a process that retires: freezes `*t`, which needs it, and those of the tiles behind
+ * it that join, after the gaps behind them were closed. On success `*t` is the last of them, and
+ * children inherit them; 1: they don't yet. `*moved`, 0 at first: up to there old page tables were
+ * moved away. As cow__freeze() otherwise. */
 int cow__freeze_onward(struct cow__tile **t, uintptr_t *moved);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * A page that nobody wrote has no memory: it is a hole in the file. To read it through a
  * shared mapping makes a page there, and to copy its zeros makes another one in the copy. A
- * storage of 16 GiB with one written page would take 32 GiB by that. So copies ask first where the source has memory, and leave the holes alone.
+ * storage of 16 GiB with one written page would take 32 GiB by that. So copies ask first where the
+ * source has memory, and leave the holes alone.
  */
 #ifndef COW_CORE_COW_SPARSE_H
 #define COW_CORE_COW_SPARSE_H

@@ -46,7 +46,8 @@ bool cow__border_soft(void);
 /*
  * Makes the border. `hard`: after the call the process may still be able to open a file by its
  * mapping (it keeps CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), or those it leaves may not trace it
- * and keep descriptors. Allowed in signal handlers. The library's threads have ended. Costs about 20 us for each file.
+ * and keep descriptors. Allowed in signal handlers. The library's threads have ended. Costs about
+ * 20 us for each file.
  *
  * `late`: the call is over, and the border is to children that a handler forked during it. The call
  * can't be refused any more. So where the option `border` wants copies that can't be made, the

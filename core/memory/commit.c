@@ -131,7 +131,8 @@ young_begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->filling.committed = t->filling.touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
+	t->filling.touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
+	t->filling.committed = t->filling.touched;
 	t->filling.warm = warm ? t->filling.touched : 0;
 	cow__budget_touched(t->filling.touched - t->filling.warm);
 	t->filling.progress_at = cow__now();
@@ -198,7 +199,8 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		t->filling.committed += want;
 		advise_huge(t, cow__mend_origin(t) + t->filling.committed - want, want);
 	}
-	if (t->filling.age == COW__AGE_YOUNG && cow__progress_chunks(t) - t->filling.committed >= COW__COMMIT_HELPER_LEAST)
+	if (t->filling.age == COW__AGE_YOUNG &&
+	    cow__progress_chunks(t) - t->filling.committed >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
 
@@ -242,7 +244,8 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (t->filling.age != COW__AGE_YOUNG || cow__progress_look(t) < 0 || t->filling.touched >= cow__progress_chunks(t))
+	if (t->filling.age != COW__AGE_YOUNG || cow__progress_look(t) < 0 ||
+	    t->filling.touched >= cow__progress_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->filling.committed;
 }

@@ -102,7 +102,8 @@ mend_next(struct cow__tile *t)
 	cow__tile_work_ends(t);
 	/* It may have ended, and begun anew at another place. */
 	if (t->work != COW__WORK_DOOMED && t->filling.age == COW__AGE_MENDED && !has_holes(t) &&
-	    at == cow__mend_origin(t) + t->filling.committed && most <= t->filling.touched - t->filling.committed) {
+	    at == cow__mend_origin(t) + t->filling.committed &&
+	    most <= t->filling.touched - t->filling.committed) {
 		t->filling.committed += n ? n : COW__HUGE;
 		if (n) { /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);

@@ -247,7 +247,8 @@ cow__segment_seal(struct cow__segment *s)
 }
 
 /* Unmaps what is mapped shared of the file besides live memory: free memory, and pages that only
- * other tiles show. Of pages with an open rewrite the caller has done it. A shared mapping could be grown over the rest of the file, too. */
+ * other tiles show. Of pages with an open rewrite the caller has done it. A shared mapping could be
+ * grown over the rest of the file, too. */
 static int
 unmap_shared(struct cow__segment *s)
 {
