@@ -214,7 +214,7 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 		t->own.word = 0;
 		t->own.held = COW__HELD_NEVER;
 	} else if (!t->own.segment->owner) {
-		/* The owner may use the word for another tile, and the pages again. */
+		/* The owner may give the word to another tile, which this process reads. */
 		t->own.word = 0;
 		t->own.held = COW__HELD_UNCOUNTED;
 	}

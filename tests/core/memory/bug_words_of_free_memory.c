@@ -10,7 +10,6 @@
 #include "tests/support/support.h"
 
 enum { BLOCKS = 4, BLOCK = 4 * MIB };
-
 enum { SMALL = 6, BYTES = 64 * KIB };
 
 static struct gate freed, gone;
