@@ -10,13 +10,13 @@
  *                        +--- the next one <--+
  *
  * The filter can't be read, and it ends the process that makes a forbidden call. Most filters
- * answer with errors, so the lodger is enough. To copy the process's memory would take several
- * times as long. After the first death a child with a copy makes others, on its own memory.
- * Before Linux 5.16 there is no lodger, because a core dump ended all processes with the same
- * memory. The lodger, which writes none, forbids core files for that time.
+ * answer with errors, so the lodger is enough, and no page table is copied. After the first death
+ * a child with a copy makes others, on its own memory. Before Linux 5.16 there is no lodger, because
+ * a core dump ended all processes with the same memory. The lodger forbids core files for all who
+ * have this memory, so the process allows them again.
  *
- * Neither sends a signal when it ends, and wait() does not find them, so the program notices
- * nothing. The process waits in clone() (CLONE_VFORK). It reaps the child only if the child
+ * None of them sends a signal when it ends, and wait() does not find them, so the program notices
+ * nothing. The process waits in clone() (CLONE_VFORK). It reaps its children only if one of them
  * could make that call. If there can be no child, or if one of the first calls ended it, which
  * the library can't do without, there is nothing more to try: no memory is taken from the library.
  *
@@ -167,7 +167,7 @@ begin_lodger(void)
 	long pid = cow__thread_clone(CLONE_VM | CLONE_VFORK, shared->stacks[0] + STACK - 64,
 	                             lodger_main);
 
-	if (shared->at > DUMPABLE)
+	if (shared->begun)
 		(void)cow__syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0);
 	if (shared->begun && !is_done())
 		note_killed();

@@ -213,10 +213,6 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 		cow__segment_word_free(t->own.segment, t->own.word);
 		t->own.word = 0;
 		t->own.held = COW__HELD_NEVER;
-	} else if (!t->own.segment->owner) {
-		/* The owner may give the word to another tile, which this process reads. */
-		t->own.word = 0;
-		t->own.held = COW__HELD_UNCOUNTED;
 	}
 	return unread;
 }

@@ -14,7 +14,7 @@
  *   inherit:  the parent takes the child's slot and sets its bit in every word
  *             before it forks, so the child is counted from its first moment
  *   drop:     the holder clears its bit; the last holder gives the pages back
- *             first. It forgets the word, unless it owns the file and others read on
+ *             first
  *   alone?    my bit is the only one, or every other bit belongs to a slot
  *             whose lock is free: we take that lock, and clear stale bits while
  *             we hold it

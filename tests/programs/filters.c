@@ -321,6 +321,7 @@ static struct {
 
 static void run_inherited(const char *program)
 {
+	/* Filters that allow a list may forbid prctl(), too. */
 	const char *forbidden = without.call ? without.call->name : "prctl";
 	char *const arguments[] = { (char *)program, "inherited", (char *)forbidden, NULL };
 

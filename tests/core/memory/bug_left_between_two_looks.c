@@ -3,8 +3,8 @@
  * A relative that gave up privileges between two looks lost its pages
  *
  * Whoever gives pages back asks which relatives live, and then whether strangers may read the file.
- * The second answer was kept for all blocks of the file. A relative that left its family after it
- * was taken neither lived nor was a stranger, so pages that it read were given back.
+ * The second answer was kept for all blocks of the file. A relative that left its family in between
+ * counted neither as living nor as a stranger, so pages that it read were given back.
  *
  * The program has a gate of its own, which lets the relative leave between the two.
  */
