@@ -210,6 +210,36 @@ def test_more_messages_than_the_group_has_places():
             writer.close()
 
 
+def test_more_shared_arrays_than_the_group_has_places():
+    # These can't go as copies, so the writer waits for readers that are slow.
+    pipes = [Pipe(duplex=False) for _ in range(10)]
+    arrays = [cowshed.full(512, i, shared=True) for i in range(40)]
+    failed = []
+
+    def send():
+        try:
+            for x in arrays:
+                for _, writer in pipes:
+                    writer.send(x)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        thread.join(0.3)
+        assert thread.is_alive() and not failed
+        for _ in arrays:
+            for reader, _ in pipes:
+                reader.recv()
+    finally:
+        thread.join(0 if failed else 30)
+        for reader, writer in pipes:
+            reader.close()
+            writer.close()
+    assert not failed and not thread.is_alive()
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_more_storages_than_a_packet_holds(shared):
     a, b = Pipe()

@@ -287,7 +287,8 @@ class Connection(_standard.Connection):
             except (OSError, MemoryError) as error:
                 number = getattr(error, "errno", errno.ENOMEM)
                 # A taken packet will be sent. After an error the caller would send it once more.
-                if number != errno.ETOOMANYREFS and not (taken and number in _FOR_A_MOMENT):
+                full = number in (errno.EUSERS, errno.ETOOMANYREFS)
+                if not full and not (taken and number in _FOR_A_MOMENT):
                     raise
             # No event tells when there is room again. Either all 256 places of the group are
             # taken, of which each message under way takes one. Or the user has too many
