@@ -104,13 +104,13 @@ tick(void)
 static cow__job_fn *const jobs[] = {
 	cow__old_tables_job,
 	cow__commit_job,
+	cow__resident_job,
 	cow__heal_job,
 	cow__forward_job,
 	cow__spares_job,
 	cow__decay_job,
 	cow__shadows_job,
 	cow__limbo_job,
-	cow__resident_job,
 	NULL,
 };
 

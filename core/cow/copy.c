@@ -15,6 +15,7 @@
 #include "core/memory/copy_history.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
+#include "core/memory/resident.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/map.h"
@@ -277,6 +278,7 @@ share_pages(struct copy *c)
 	if (c->from->map.backing == COW__SHARED)
 		rebase = COW__REBASE_NOTHING; /* as for a clone */
 	if (!cow__is_frozen(c->from)) {
+		cow__resident_before_freeze();
 		r = cow__freeze(c->from);
 		if (cow__old_tables_pending())
 			cow__helper_want(false);

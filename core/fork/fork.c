@@ -165,7 +165,7 @@ prepare_memory(void)
 	(void)cow__window_fit();
 	cow__zeroed_before_fork();
 	cow__forward_before_fork();
-	cow__resident_before_fork();
+	cow__resident_before_freeze();
 	cow__rewrites_freeze();
 	cow__heal_before_fork(COW__FORK_HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;

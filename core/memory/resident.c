@@ -23,15 +23,16 @@ void
 cow__resident_later(struct cow__tile *t, size_t bytes)
 {
 	t->map.faded = true;
+	if (!lost)
+		begin_at = cow__now() + COW__RESIDENT_REST_NS;
 	lost += bytes;
 	cursor = 0;
-	begin_at = cow__now() + COW__RESIDENT_REST_NS;
 	if (lost >= COW__RESIDENT_LEAST)
 		cow__helper_want(false);
 }
 
 void
-cow__resident_before_fork(void)
+cow__resident_before_freeze(void)
 {
 	if (lost)
 		begin_at = cow__now() + COW__RESIDENT_REST_NS;

@@ -142,7 +142,7 @@
 /* ---- Page table entries that come back (core/memory/resident.c) ---- */
 
 /* Reasoned; tests/programs/resident.c says how much of RSS may be missing. */
-#define COW__RESIDENT_REST_NS 300000000u /* after a thaw or a fork: the next fork removes them */
+#define COW__RESIDENT_REST_NS 200000000u /* after a fork or a clone: the next one removes them */
 #define COW__RESIDENT_STEP (16 * MIB) /* without the lock */
 #define COW__RESIDENT_LEAST (16 * MIB) /* so much starts a helper for it; one that is there ... */
 #define COW__RESIDENT_SHARE 16       /* ... brings back less, from this share of what is live on */

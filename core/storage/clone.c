@@ -23,6 +23,7 @@
 #include "core/cow/view.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
+#include "core/memory/resident.h"
 #include "core/memory/state.h"
 #include "memfd/pins.h"
 
@@ -163,8 +164,10 @@ paged_make(struct cow__tile *source, struct paged *p)
 	if (source->map.backing == COW__ANON || cow__tile_is_common(source))
 		r = -ENOTSUP;
 	p->now |= source->map.backing == COW__SHARED;
-	if (r == 0 && !cow__is_frozen(source))
+	if (r == 0 && !cow__is_frozen(source)) {
+		cow__resident_before_freeze();
 		r = cow__freeze(source);
+	}
 	if (r == 0)
 		r = cow__view_new(source, p->now ? COW__REBASE_NOTHING
 		                                 : COW__REBASE_IF_QUIET,
