@@ -9,7 +9,8 @@
 # reported without a bar. So are the pause and the whole cycle with 1 GiB of which a share
 # is written between forks (bench/plain_cycle); a process counts by its median there.
 # So are forks of a process of which the shim serves nothing: the pause, and until the child
-# has gone. FORK_ONLY names some of "256M 1G 4G written small".
+# has gone, and forks of a process with 1 000 and 10 000 sockets. FORK_ONLY names some of
+# "256M 1G 4G written small sockets".
 #
 # glibc maps each block of 1 MiB by itself, and no huge page fits into such a mapping.
 # So the rival with huge pages has a higher mmap_threshold there, and its blocks lie in
@@ -21,7 +22,7 @@ need "$bin/plain_fork" "$bin/plain_measure" "$shim"
 turns_of 7 3
 written='0 0.1 1 10 30 100'
 written_total=1G
-parts='256M 1G 4G written small'
+parts='256M 1G 4G written small sockets'
 if quick; then
 	parts='128M 512M written small'
 	written='0 1 100'
@@ -64,6 +65,18 @@ nothing_served() {
 	row tenth-until-gone/nothing-served us gone small - 0
 }
 
+with_sockets() { # SIDE SOCKETS
+	run_as "$1" "$bin/plain_fork" -t 64M -d "$2"
+	grep '^fork=10 ' "$tmp/out" | field pause_us | note "$1" tenth
+}
+
+beside_sockets() {
+	for sockets in 1000 10000; do
+		in_turns 'small shim' with_sockets $sockets
+		row "tenth/$sockets-sockets" us tenth small - 0
+	done
+}
+
 # The pauses and cycles from the second on: before each of them pages were written.
 one_written() { # SIDE ARGS...
 	shift
@@ -95,6 +108,7 @@ for total in ${FORK_ONLY:-$parts}; do
 			between_forks "$share" -s
 		done ;;
 	small) nothing_served ;;
+	sockets) beside_sockets ;;
 	4G)
 		all 64M speedup speedup
 		all 1M faster faster ;;

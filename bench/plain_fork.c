@@ -6,24 +6,29 @@
  * fills TOTAL bytes in blocks of malloc, then forks again and again. Each child exits at
  * once, and the parent waits for it before the next fork.
  *
- *      plain_fork [-b BLOCK] [-t TOTAL] [-n FORKS] [-H]
+ *      plain_fork [-b BLOCK] [-t TOTAL] [-n FORKS] [-d SOCKETS] [-H]
  *
- * -H advises huge pages for every block. The program prints how much of its memory is in
+ * -d opens sockets, as a server with clients has them. -H advises huge pages for every block. The program prints how much of its memory is in
  * anonymous huge pages. For each fork it prints the pause of the caller and the time
  * until the child is gone, in microseconds.
  */
 #include "bench/common.h"
 
+#include <sys/socket.h>
+
 int main(int argc, char **argv)
 {
 	size_t block = 64 * MIB, total = 4 * GIB, count;
-	int forks = 10;
+	int forks = 10, sockets = 0;
 	bool huge = false;
 	char **blocks;
 	double t0;
 
 	OPTIONS({ 'b', .size = &block }, { 't', .size = &total }, { 'n', .count = &forks },
-	        { 'H', .flag = &huge });
+	        { 'd', .count = &sockets }, { 'H', .flag = &huge });
+	for (int i = 0; i < sockets; i++)
+		if (socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) < 0)
+			die("no more sockets");
 	t0 = now_ns();
 	blocks = blocks_of(total, block, huge, 1, &count);
 	printf("fill_ms=%.3f huge_mib=%.0f\n", ms_since(t0),

@@ -247,8 +247,8 @@ open_again(const char *path, const struct cow__descriptor *d, int flags,
 	return 0;
 }
 
-static char *
-append_number(char *to, uint64_t n, unsigned base)
+char *
+cow__number_append(char *to, uint64_t n, unsigned base)
 {
 	char digits[24];
 	int i = 0;
@@ -269,7 +269,7 @@ reopen(const struct cow__descriptor *d, int flags, struct cow__descriptor *ret)
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	(void)append_number(path + 14, (uint64_t)d->fd, 10);
+	(void)cow__number_append(path + 14, (uint64_t)d->fd, 10);
 	return open_again(path, d, flags, ret);
 }
 
@@ -291,9 +291,9 @@ cow__memfd_reopen_mapped(uintptr_t addr, size_t bytes, const struct cow__descrip
 {
 	char path[80] = "/proc/self/map_files/", *end;
 
-	end = append_number(path + 21, addr, 16);
+	end = cow__number_append(path + 21, addr, 16);
 	*end++ = '-';
-	(void)append_number(end, addr + bytes, 16);
+	(void)cow__number_append(end, addr + bytes, 16);
 	return open_again(path, of, O_RDWR, ret);
 }
 

@@ -43,6 +43,9 @@ int cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes);
  * caller knows that the descriptor is ours. */
 int cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t end);
 
+/* Writes the digits of n and a final null, at most 21 bytes with base 10. Returns where the null is. */
+char *cow__number_append(char *to, uint64_t n, unsigned base);
+
 /* Opens the same file under an open file description of its own, which alone owns
  * the locks made through it. Needs /proc. */
 int cow__memfd_reopen(const struct cow__descriptor *d,

@@ -3,6 +3,7 @@
  * Which descriptors let the kernel or a device write memory: see the header.
  */
 #include "memfd/pins.h"
+#include "memfd/memfd.h"
 #include "memfd/ring.h"
 #include "memfd/sys.h"
 
@@ -15,6 +16,8 @@
 #define AF_XDP 44
 #endif
 #define PROC_MAGIC 0x9fa0
+
+enum { GAP = 4 }; /* So many free numbers in a row: a question for the next one pays. */
 
 static bool
 starts_with(const char *s, const char *prefix)
@@ -67,29 +70,6 @@ target_pins(const char *target)
 	return false;
 }
 
-/* -1: it is no socket, or the question is denied. */
-static int
-family_of(int fd)
-{
-	int family = 0;
-	uint32_t bytes = sizeof(family);
-
-	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes, 0) == 0 ? family : -1;
-}
-
-static int
-name_to_fd(const char *name)
-{
-	int fd = 0;
-
-	for (; *name; name++) {
-		if (*name < '0' || *name > '9')
-			return -1;
-		fd = fd * 10 + (*name - '0');
-	}
-	return fd;
-}
-
 /* Is it a shortage that keeps the look from succeeding? Then the answer is
  * unknown. Without /proc to look into, the answer is that nothing pins memory
  * (docs/design/fork.md). */
@@ -99,12 +79,27 @@ is_shortage(long r)
 	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
 }
 
+/* Devices that every program has: null, zero, full, random, urandom, and terminals. Their names are
+ * not asked for, because that takes longer than all other questions. */
 static bool
-name_pins(int dir, const char *name)
+is_plain_device(const struct stat *st)
 {
-	char target[64];
-	long r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
+	unsigned a = major(st->st_rdev), b = minor(st->st_rdev);
 
+	if (!S_ISCHR(st->st_mode) || *named)
+		return false;
+	return a == 1 ? b == 3 || b == 5 || (b >= 7 && b <= 9)
+	              : a == 4 || (a == 5 && b == 0) || (a >= 136 && a <= 143);
+}
+
+static bool
+name_pins(int fd)
+{
+	char path[40] = "/proc/self/fd/", target[64];
+	long r;
+
+	(void)cow__number_append(path + strlen(path), (uint64_t)fd, 10);
+	r = sys_readlinkat(AT_FDCWD, path, target, sizeof(target) - 1);
 	if (r <= 0)
 		return is_shortage(r);
 	target[r] = '\0';
@@ -127,54 +122,97 @@ is_memory(int fd, const struct stat *st, long flags)
 	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
 }
 
+enum answer {
+	HARMLESS,
+	PINS,
+	CLOSED, /* or O_PATH, which reads and writes nothing */
+};
+
 /* A server may have thousands of descriptors, most of them sockets. So one question is enough for a
- * socket. Packets land in memory that an AF_XDP socket was given; the links of all sockets look
- * alike. The name takes longer than all other questions. So only descriptors of devices and of the
- * kernel's own objects are asked for it. */
-static bool
-descriptor_pins(int dir, const char *name)
+ * socket, and for a free number. Packets land in memory that an AF_XDP socket was given; the links
+ * of all sockets look alike. */
+static enum answer
+ask_descriptor(int fd)
 {
-	int fd = name_to_fd(name);
 	struct stat st;
-	int family;
+	int family = 0;
+	uint32_t bytes = sizeof(family);
 	long r;
 
-	if (fd < 0 || cow__ring_harmless(fd))
-		return false;
-	family = family_of(fd);
-	if (family >= 0)
-		return family == AF_XDP;
+	if (cow__ring_harmless(fd))
+		return HARMLESS;
+	r = SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes, 0);
+	if (r == -EBADF)
+		return CLOSED;
+	if (r == 0)
+		return family == AF_XDP ? PINS : HARMLESS;
 	r = SYS3(SYS_fstat, fd, &st, 0);
 	if (r < 0)
-		return is_shortage(r);
-	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
-		return false;
+		return is_shortage(r) ? PINS : CLOSED;
+	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode) || is_plain_device(&st))
+		return HARMLESS;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */
 	if (r >= 0 && (r & O_DIRECT) && (r & O_ACCMODE) != O_WRONLY)
-		return true;
-	return S_ISREG(st.st_mode) ? r >= 0 && is_memory(fd, &st, r)
-	                           : name_pins(dir, name);
+		return PINS;
+	if (S_ISREG(st.st_mode))
+		return r >= 0 && is_memory(fd, &st, r) ? PINS : HARMLESS;
+	return name_pins(fd) ? PINS : HARMLESS;
 }
 
+static int
+name_to_fd(const char *name)
+{
+	int fd = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9')
+			return -1;
+		fd = fd * 10 + (*name - '0');
+	}
+	return fd;
+}
+
+/* The first open number from `from` on. 0: there is none. The position in this directory is the
+ * number and two more, for the entries of directories. */
+static long
+next_open(int dir, int from, int *ret)
+{
+	_Alignas(8) char buf[64]; /* one or two entries: the kernel makes an inode for each */
+	struct cow__entry *e = (void *)buf;
+	long r = sys_lseek(dir, (int64_t)from + 2, SEEK_SET);
+
+	if (r >= 0)
+		r = sys_getdents(dir, buf, sizeof(buf));
+	if (r <= 0)
+		return r;
+	*ret = name_to_fd(e->name);
+	return *ret >= from ? 1 : -EIO;
+}
+
+/*
+ * Numbers are asked one after the other, free ones too, because an entry of /proc/self/fd takes as
+ * long as twenty questions. It says where to go on after a gap.
+ */
 bool
 cow__pins_memory(void)
 {
-	struct cow__entry *e;
-	_Alignas(8) char buf[2048];
-	bool pins = false;
-	long r = 0;
-	int dir;
+	enum answer answer = HARMLESS;
+	int dir, fd = 0;
+	long r = 1;
 
 	dir = (int)sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
 	                    0);
 	if (dir < 0)
 		return is_shortage(dir);
-	while (!pins && (r = sys_getdents(dir, buf, sizeof(buf))) > 0)
-		for (long at = 0; !pins && at < r; at += e->len) {
-			e = (void *)(buf + at);
-			pins = descriptor_pins(dir, e->name);
+	while (r > 0 && answer != PINS) {
+		for (int gap = 0; gap < GAP && answer != PINS; fd++) {
+			answer = ask_descriptor(fd);
+			gap = answer == CLOSED ? gap + 1 : 0;
 		}
+		if (answer != PINS)
+			r = next_open(dir, fd, &fd);
+	}
 	(void)sys_close(dir);
-	return pins || r < 0;
+	return answer == PINS || r < 0;
 }

@@ -25,7 +25,8 @@ static const char *const devices[] = {
 	"video", "accel", "cxi", "hfi1", "neuron", "davinci", "knem", "xpmem", "uio", "nvidia", "vhost",
 };
 
-/* The name counts: root can give it to the null device. */
+/* The name counts: root can give it to /dev/ptmx. (The null device and its like are not asked for
+ * their names.) */
 START_TEST(devices_are_pins)
 {
 	char path[64];
@@ -33,7 +34,7 @@ START_TEST(devices_are_pins)
 
 	snprintf(path, sizeof(path), "/dev/%s-cowshed-test-%d", devices[_i],
 	         getpid());
-	if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) < 0)
+	if (mknod(path, S_IFCHR | 0600, makedev(5, 2)) < 0)
 		return;
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	unlink(path);
@@ -63,6 +64,32 @@ START_TEST(devices_have_names)
 }
 END_TEST
 
+/* The numbers are asked one after the other, and gaps are jumped over. */
+START_TEST(gaps_hide_nothing)
+{
+	static const int numbers[] = { 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 63, 64, 200, 900 };
+	char path[64];
+	int at = numbers[_i], fd;
+
+	snprintf(path, sizeof(path), "/tmp/cowshed-pins-%d", getpid());
+	for (int i = 3; i < 901; i++)
+		close(i);
+	ck_assert(!cow__pins_memory());
+	/* Written at once, and not by way of the page cache. */
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_DIRECT, 0600);
+	unlink(path);
+	if (fd < 0)
+		return; /* the file system has no such files */
+	if (fd != at) {
+		ck_assert_int_eq(dup3(fd, at, O_CLOEXEC), at);
+		close(fd);
+	}
+	ck_assert(cow__pins_memory());
+	close(at);
+	ck_assert(!cow__pins_memory());
+}
+END_TEST
+
 START_TEST(only_sockets_of_xdp_are_pins)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -85,6 +112,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, devices_are_pins, 0, (int)COUNT(devices));
 	tcase_add_test(tcase, devices_have_names);
+	tcase_add_loop_test(tcase, gaps_hide_nothing, 0, 14);
 	tcase_add_test(tcase, only_sockets_of_xdp_are_pins);
 	return run_suite(suite);
 }
