@@ -165,8 +165,9 @@ void cli_fallbacks_print(FILE *out, const struct cow_stats *stats);
 struct cli_process {
 	pid_t pid;
 	char name[32]; /* tamed; "?" if it can't be read */
-	struct cow_stats stats;
-	struct cow_settings settings;
+	bool unserved; /* it has the shim, and asked for nothing as large as the threshold */
+	struct cow_stats stats;       /* zero if unserved */
+	struct cow_settings settings; /* the same */
 };
 
 /* -errno as cow_stats_read(). */
@@ -175,11 +176,12 @@ int cli_process_read(pid_t pid, struct cli_process *ret);
 /* For a process without counters: is the shim loaded into it? */
 bool cli_process_has_shim(pid_t pid);
 
-/* COWSHED_OPTIONS of its start. The caller frees it. NULL: not set, or may not be read. */
-char *cli_process_options(pid_t pid);
+/* As cli_mistakes_text(), of COWSHED_OPTIONS at its start, since without counters it tells nothing.
+ * Empty: there are none, or its environment may not be read. */
+void cli_process_mistakes(pid_t pid, char *ret, size_t bytes);
 
-/* All processes whose statistics we may read, most live bytes first. The caller
- * frees *ret. Returns their number, or -errno. */
+/* All processes whose statistics we may read, and those that the shim serves nothing (started with
+ * LD_PRELOAD), most live bytes first. The caller frees *ret. Returns their number, or -errno. */
 ssize_t cli_process_scan(struct cli_process **ret);
 
 /* ---- shim.c ------------------------------------------------------------- */

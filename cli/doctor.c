@@ -200,7 +200,10 @@ static void look_at_options(void)
 		            "correct COWSHED_OPTIONS (docs/options.md)",
 		            "%s: %s", options, cow_last_error());
 	for (ssize_t i = 0; i < count; i++) {
-		cli_refused_text(&list[i].settings, text, sizeof text);
+		if (list[i].unserved)
+			cli_process_mistakes(list[i].pid, text, sizeof text);
+		else
+			cli_refused_text(&list[i].settings, text, sizeof text);
 		if (*text != 0)
 			cli_finding(CLI_NOTE, "a process", "the option that is meant",
 			            "correct its COWSHED_OPTIONS (docs/options.md)",

@@ -37,6 +37,7 @@ int cli_process_read(pid_t pid, struct cli_process *ret)
 		r = cow_settings_read(pid, &settings);
 	if (r < 0)
 		return r;
+	ret->unserved = false;
 	ret->settings = settings;
 	ret->pid = pid;
 	ret->stats = stats;
@@ -61,9 +62,10 @@ bool cli_process_has_shim(pid_t pid)
 	return found;
 }
 
-char *cli_process_options(pid_t pid)
+/* The value of the variable `name`, which ends with "=", when the program began; NULL: it had none.
+ * The caller frees it. */
+static char *variable_of(pid_t pid, const char *name)
 {
-	static const char name[] = "COWSHED_OPTIONS=";
 	char path[64], *pair = NULL, *found = NULL;
 	size_t room = 0;
 	FILE *all;
@@ -71,12 +73,44 @@ char *cli_process_options(pid_t pid)
 	snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
 	all = fopen(path, "re");
 	while (all != NULL && found == NULL && getdelim(&pair, &room, 0, all) > 0)
-		if (strncmp(pair, name, sizeof name - 1) == 0)
-			found = strdup(pair + sizeof name - 1);
+		if (strncmp(pair, name, strlen(name)) == 0)
+			found = strdup(pair + strlen(name));
 	free(pair);
 	if (all != NULL)
 		fclose(all);
 	return found;
+}
+
+void cli_process_mistakes(pid_t pid, char *ret, size_t bytes)
+{
+	char *options = variable_of(pid, "COWSHED_OPTIONS=");
+
+	*ret = 0;
+	if (options != NULL)
+		cli_mistakes_text(options, ret, bytes);
+	free(options);
+}
+
+/* The mappings of a process take long to read, so its variables are read first. */
+static bool read_unserved(pid_t pid, struct cli_process *ret)
+{
+	char *preload = variable_of(pid, "LD_PRELOAD=");
+	bool found = preload != NULL && strstr(preload, "libcowshed-preload.so") != NULL &&
+	             cli_process_has_shim(pid);
+
+	free(preload);
+	if (!found)
+		return false;
+	*ret = (struct cli_process){.pid = pid, .unserved = true};
+	read_name(pid, ret->name, sizeof ret->name);
+	return true;
+}
+
+static bool read_any(pid_t pid, struct cli_process *ret)
+{
+	int r = cli_process_read(pid, ret);
+
+	return r == 0 || (r == -ENOENT && read_unserved(pid, ret));
 }
 
 static int by_bytes_live(const void *a, const void *b)
@@ -120,8 +154,7 @@ ssize_t cli_process_scan(struct cli_process **ret)
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;
 		r = grow_list(&list, count, &room);
-		if (r == 0 && cli_process_read((pid_t)atol(entry->d_name),
-		                               &list[count]) == 0)
+		if (r == 0 && read_any((pid_t)atol(entry->d_name), &list[count]))
 			count++;
 	}
 	closedir(proc);

@@ -102,11 +102,9 @@ static void print_json(const struct cli_process *process)
 /* A process that was served nothing has no counters. A mistake in an option may be why. */
 static int explain_shim(pid_t pid)
 {
-	char mistakes[2048] = "", *options = cli_process_options(pid);
+	char mistakes[2048];
 
-	if (options != NULL)
-		cli_mistakes_text(options, mistakes, sizeof mistakes);
-	free(options);
+	cli_process_mistakes(pid, mistakes, sizeof mistakes);
 	return cli_error("Process %ld has no counters: it has the shim, but asked for nothing "
 	                 "as large as the threshold%s%s.", (long)pid,
 	                 mistakes[0] != 0 ? "; " : "", mistakes);

@@ -34,7 +34,8 @@ static const char page[] =
 	"          'cowshed stat PID' tells what and why\n"
 	"\n"
 	"Below a process: its options, those that were ignored, and its version\n"
-	"if it is another one than that of the command.\n";
+	"if it is another one than that of the command. A process that has the\n"
+	"shim and was served nothing comes last.\n";
 
 struct view {
 	bool batch;
@@ -50,6 +51,14 @@ static struct cli_text version_text(const struct cow_settings *s)
 	         s->commit[0] != 0 ? s->commit : "unknown");
 	cli_tame(text.s);
 	return text;
+}
+
+static bool draw_mistakes(pid_t pid)
+{
+	char mistakes[2048];
+
+	cli_process_mistakes(pid, mistakes, sizeof mistakes);
+	return mistakes[0] == 0 || cli_screen_line("        %s", mistakes);
 }
 
 /* What is not as it is by default: one line below the process. */
@@ -101,6 +110,9 @@ static bool draw_process(const struct cli_process *process)
 	const struct cow_stats *s = &process->stats;
 	uint64_t slow = cli_fallbacks_total(s);
 
+	if (process->unserved)
+		return cli_screen_line("%7ld %-14.14s   asked for nothing as large as the threshold",
+		                       (long)process->pid, process->name);
 	return cli_screen_line("%7ld %-14.14s%7s%7s%7s%7s%7s%7s%7s%7s",
 	                       (long)process->pid, process->name,
 	                       cli_short(s->bytes_live, CLI_BYTES).s,
@@ -125,7 +137,8 @@ static int draw(void)
 	draw_head(list, count);
 	for (ssize_t i = 0; i < count; i++)
 		if (!draw_process(&list[i]) ||
-		    !draw_settings(&list[i].settings))
+		    !(list[i].unserved ? draw_mistakes(list[i].pid)
+		                       : draw_settings(&list[i].settings)))
 			break;
 	if (count == 0)
 		cli_screen_line("no process that you may look at uses cowshed");

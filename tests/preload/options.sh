@@ -126,9 +126,14 @@ says 'doctor: the environment' "note options: heal=2, foo=bar,mmap=1X: there is 
 says 'doctor: processes' "note a process: perl (pid [0-9]*): 'foo=bar' was ignored" "$work/said"
 # One that was served nothing, perhaps because of a mistake.
 COWSHED_OPTIONS='threshold=1000G, mmap=1X' LD_PRELOAD=$shim perl -e 'delete $ENV{LD_PRELOAD};
-	system("$ARGV[0] stat $$ 2>&1")' "$cowshed" >"$work/said"
+	system("$ARGV[0] stat $$ 2>&1; $ARGV[0] top -b -n 1; $ARGV[0] doctor; echo $$ >&2")' \
+	"$cowshed" 2>"$work/pid" | tr -s '\n ' ' ' >"$work/said"
 says 'stat: a process that was served nothing' 'has the shim, but asked for nothing as large as the threshold' "$work/said"
 says 'stat: what it ignored' "'mmap=1X' was ignored: this option takes a number of bytes" "$work/said"
+unserved="$(cat "$work/pid") perl asked for nothing as large as the threshold 'mmap=1X' was ignored"
+says 'top: a process that was served nothing' "cowshed top .* $unserved" "$work/said"
+says 'doctor: a process that was served nothing' \
+	"note a process: perl (pid $(cat "$work/pid")): 'mmap=1X' was ignored" "$work/said"
 
 timeout "$limit" "$cowshed" run --report -o ' helper=no,heal = 2 ' -o decay=9 -- "$test_program" >/dev/null 2>"$work/err"
 says 'run --report: options that hold' '^  options     helper=no, heal=2, decay=9$' "$work/err"
