@@ -599,6 +599,31 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
 int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
                             uint64_t *ret_copied, struct cow_storage **ret);
 
+/*
+ * Clones `n` storages, all as they are at one moment, while other threads write them: a clone that has
+ * a write also has every write that was before it, in whichever storage. (The clones of
+ * cow_storages_lazy_clone() may have later writes, and lack earlier ones.) No thread is stopped. The
+ * kernel takes the moment by a fork of the process, whose child runs none of the program's code, sends
+ * no signal, and has ended when the call returns. So the call costs a fork, and the pages that were
+ * written since the previous clone are copied. A process with one thread needs no fork. ret[i] becomes
+ * the clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the number of bytes that
+ * were copied. A *tracked* storage must not be written during the call, as for every clone.
+ *
+ * All or none: after a failure no clone is left and every ret[i] is NULL. Other threads that allocate
+ * wait for the call. Not async-signal-safe.
+ *
+ *   -EINVAL    one of `storages` is NULL; then `ret` is untouched
+ *   -ENOTSUP   others write one of them where no fork sees it: external memory, memory of devices or
+ *              of another process, an alias, element hooks; or the program changed its protection or
+ *              advice; or the process has set a filter of system calls
+ *   -EBUSY     memory may be under I/O (see `devices` in docs/options.md), or the call interrupted the
+ *              library, or comes from a child of vfork()
+ *   -EAGAIN    there can be no child (RLIMIT_NPROC, a filter, a new PID namespace), or it was killed
+ *   -ENOMEM
+ */
+int cow_storages_clone_at_once(struct cow_storage *const *storages, size_t n, uint64_t *ret_copied,
+                               struct cow_storage **ret);
+
 /* Makes a new tracked storage with a copy of the bytes, made at once. What was
  * never touched is not copied, and takes no memory. Errors as for
  * cow_storage_lazy_clone(). */

@@ -17,6 +17,7 @@
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/map.h"
+#include "memfd/moment.h"
 #include "memfd/pagemap.h"
 #include "quiet/quiet.h"
 
@@ -24,6 +25,7 @@ struct runs {
 	struct cow__run *run;
 	uint32_t n, cap;
 	size_t bytes;
+	struct cow__moment *moment; /* whose bytes they are to have; NULL: those of now */
 };
 
 /* The pages that a private tile has copied. */
@@ -49,7 +51,7 @@ static void
 free_runs(struct runs *runs)
 {
 	cow__array_free(runs->run, runs->cap, sizeof(*runs->run));
-	*runs = (struct runs){ NULL, 0, 0, 0 };
+	*runs = (struct runs){ NULL, 0, 0, 0, NULL };
 }
 
 /* Is a copy of the whole cheaper? To copy a page costs a quarter of the fault
@@ -121,12 +123,19 @@ layer_new(const struct runs *p, struct cow__tile **ret)
 		cow__extent_free(t);
 		return -ENOTSUP;
 	}
-	for (uint32_t i = 0; i < p->n; i++) {
+	for (uint32_t i = 0; r == 0 && i < p->n; i++) {
 		size_t n = p->run[i].end - p->run[i].start;
 
-		cow__bulk_copy_to(t, at, (void *)p->run[i].start, n,
-		                  dirty == 0);
+		if (p->moment)
+			r = cow__moment_read(p->moment, (char *)cow__tile_start(t) + at,
+			                     p->run[i].start, n);
+		else
+			cow__bulk_copy_to(t, at, (void *)p->run[i].start, n, dirty == 0);
 		at += n;
+	}
+	if (r < 0) {
+		cow__extent_free(t);
+		return r;
 	}
 	cow__stat_add(bytes_copied, p->bytes);
 	*ret = t;
@@ -374,22 +383,29 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 }
 
 /* Copies the short runs that the source has written. */
-static void
+static int
 patch_view(struct cow__tile *view, struct cow__tile *source,
            const struct runs *written)
 {
 	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
+	int r = 0;
 
 	/* At a write the kernel reads the file's page first, and makes one where
 	 * it was freed. */
 	if (written->n && source->own.shadow)
 		source->own.shadow_less = true;
 
-	for (uint32_t i = 0; i < written->n; i++)
-		memcpy((void *)(written->run[i].start + delta),
-		       (const void *)written->run[i].start,
-		       written->run[i].end - written->run[i].start);
+	for (uint32_t i = 0; r == 0 && i < written->n; i++) {
+		uintptr_t from = written->run[i].start;
+		size_t n = written->run[i].end - from;
+
+		if (written->moment)
+			r = cow__moment_read(written->moment, (void *)(from + delta), from, n);
+		else
+			memcpy((void *)(from + delta), (const void *)from, n);
+	}
 	cow__stat_add(bytes_copied, written->bytes);
+	return r;
 }
 
 int
@@ -400,8 +416,32 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
 	int r = view_make(source, rebase, COW__LAYERED_LEAST, &w, view_tile, ret);
 
 	if (r == 0)
-		patch_view(*ret, source, &w.patched);
+		(void)patch_view(*ret, source, &w.patched); /* of now: it can't fail */
 	if (r == 0 && ret_copied)
+		*ret_copied = w.layered.bytes + w.patched.bytes;
+	free_runs(&w.layered);
+	free_runs(&w.patched);
+	return r;
+}
+
+/* What was written since the moment is among the runs, too. It is read as it was before. */
+int
+cow__view_of_moment(struct cow__tile *source, struct cow__moment *moment, size_t *ret_copied,
+                    struct cow__tile **ret)
+{
+	struct written w = { .layered.moment = moment, .patched.moment = moment };
+	int r = -ENOTSUP;
+
+	if (cow__can(source, COW__TO_VIEW) && source->map.backing == COW__PRIVATE)
+		r = find_written(source, COW__LAYERED_LEAST, &w);
+	if (r == 0)
+		r = view_of(source, &w.layered, false, view_tile, ret);
+	if (r == 0) {
+		r = patch_view(*ret, source, &w.patched);
+		if (r < 0)
+			cow__extent_free(*ret);
+	}
+	if (r == 0)
 		*ret_copied = w.layered.bytes + w.patched.bytes;
 	free_runs(&w.layered);
 	free_runs(&w.patched);

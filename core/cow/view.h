@@ -46,6 +46,12 @@ enum cow__rebase {
 int cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
                   size_t *ret_copied, struct cow__tile **ret);
 
+/* The same beside threads that write the source, which is frozen: the view reads as the source did
+ * at that moment. -EAGAIN: see cow__moment_read(). */
+struct cow__moment;
+int cow__view_of_moment(struct cow__tile *source, struct cow__moment *moment, size_t *ret_copied,
+                        struct cow__tile **ret);
+
 /*
  * The same for a view that is made elsewhere. `make` gets the present content of
  * the source, in pieces. It copies the list and takes its references, with

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bytes of one moment: see the header.
+ *
+ * The two take turns by one word: the process asks, the child answers. tests/model/moment.pml
+ * checks this with a child that may be killed at any step.
+ */
+#include "memfd/moment.h"
+#include "memfd/sys.h"
+#include "memfd/thread.h"
+
+#include <linux/futex.h>
+#include <linux/sched.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define STACK ((size_t)32 << 10)
+#define BUFFER ((size_t)256 << 10) /* stays in the caches */
+#define LOOK_NS 100000000
+
+enum turn {
+	IDLE, /* the child has answered, or nobody has asked */
+	ASKED,
+	OVER, /* the child is to end */
+};
+
+struct cow__moment_desk {
+	uint32_t turn; /* futex */
+	int32_t parent;
+	uintptr_t from;
+	size_t bytes;
+	char stack[STACK] __attribute__((aligned(64)));
+	char buffer[BUFFER] __attribute__((aligned(4096)));
+};
+
+static struct cow__moment_desk *of_child; /* the child takes its own copy of this word along */
+
+/* Both may sleep for the other. It may return early. */
+static void
+sleep_while(struct cow__moment_desk *d, uint32_t turn)
+{
+	const struct timespec limit = { .tv_nsec = LOOK_NS };
+
+	(void)cow__syscall(SYS_futex, (long)&d->turn, FUTEX_WAIT, (long)turn, (long)&limit, 0, 0);
+}
+
+static void
+give_turn(struct cow__moment_desk *d, uint32_t turn)
+{
+	__atomic_store_n(&d->turn, turn, __ATOMIC_RELEASE);
+	(void)cow__syscall(SYS_futex, (long)&d->turn, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+/* Only calls of the kernel, directly: what the library knows of locks and threads is the parent's. A
+ * filter may end the child for one of them. */
+static void
+child_main(void)
+{
+	struct cow__moment_desk *d = of_child;
+
+	uint32_t turn;
+
+	while ((turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE)) != OVER &&
+	       cow__syscall(SYS_getppid, 0, 0, 0, 0, 0, 0) == d->parent)
+		if (turn == ASKED) {
+			memcpy(d->buffer, (const void *)d->from, d->bytes);
+			give_turn(d, IDLE);
+		} else {
+			sleep_while(d, IDLE);
+		}
+}
+
+/* After unshare(CLONE_NEWPID) the next child would be the first process of a namespace, which ends
+ * with it. Until there is one, the kernel does not show that namespace. */
+static bool
+is_in_our_namespace(void)
+{
+	struct stat ours, childs;
+
+	return sys_fstatat(AT_FDCWD, "/proc/self/ns/pid", &ours, 0) < 0 ||
+	       (sys_fstatat(AT_FDCWD, "/proc/self/ns/pid_for_children", &childs, 0) == 0 &&
+	        ours.st_ino == childs.st_ino);
+}
+
+int
+cow__moment_begin(struct cow__moment *ret)
+{
+	long at;
+
+#if defined(COW_SANITIZED)
+	return -EAGAIN; /* their runtimes can't handle such a child */
+#endif
+	if (!is_in_our_namespace())
+		return -EAGAIN;
+	at = sys_mmap(NULL, sizeof(*ret->desk), PROT_READ | PROT_WRITE,
+	                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at < 0)
+		return (int)at;
+	ret->desk = of_child = (struct cow__moment_desk *)at;
+	ret->desk->parent = (int32_t)cow__syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	ret->pid = cow__thread_clone(CLONE_FILES | CLONE_FS, ret->desk->stack + STACK - 64, child_main);
+	if (ret->pid > 0)
+		return 0;
+	(void)sys_munmap(ret->desk, sizeof(*ret->desk));
+	return (int)ret->pid;
+}
+
+/* Waits for the answer. False: the child has ended. */
+static bool
+is_answered(struct cow__moment *m)
+{
+	while (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED) {
+		sleep_while(m->desk, ASKED);
+		if (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED &&
+		    cow__syscall(SYS_wait4, m->pid, 0, __WALL | WNOHANG, 0, 0, 0) != 0) {
+			m->pid = 0;
+			return false;
+		}
+	}
+	return true;
+}
+
+int
+cow__moment_read(struct cow__moment *m, void *to, uintptr_t from, size_t bytes)
+{
+	struct cow__moment_desk *d = m->desk;
+
+	for (size_t done = 0; done < bytes; done += d->bytes) {
+		if (!m->pid)
+			return -EAGAIN;
+		d->from = from + done;
+		d->bytes = bytes - done < BUFFER ? bytes - done : BUFFER;
+		give_turn(d, ASKED);
+		if (!is_answered(m))
+			return -EAGAIN;
+		memcpy((char *)to + done, d->buffer, d->bytes);
+	}
+	return 0;
+}
+
+void
+cow__moment_end(struct cow__moment *m)
+{
+	if (m->pid) {
+		give_turn(m->desk, OVER);
+		(void)cow__syscall(SYS_wait4, m->pid, 0, __WALL, 0, 0, 0);
+	}
+	(void)sys_munmap(m->desk, sizeof(*m->desk));
+}

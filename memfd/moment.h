@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bytes of one moment, while other threads go on writing
+ *
+ *   process --clone--> child: sleeps; its private memory is what the process's was then
+ *      |                 ^ |
+ *      | writes on       | | copies into a buffer that both have
+ *      v                 | v
+ *   cow__moment_read(address) --> the bytes of the moment
+ *
+ * A fork is the one instant that the kernel itself makes for all private memory: it holds the lock of
+ * the address space, so every store is either before it or after it, whichever thread or virtual
+ * processor made it. So the child is a fork in the kernel's sense alone. It runs no code but the
+ * copies, no handlers of forks, and no signal handlers; it shares the table of descriptors, so none
+ * stays open by it; and it sends no signal when it ends, so wait() does not find it. If the process is
+ * killed, the child ends within 0.1 seconds.
+ *
+ * Memory that is mapped shared, or that children don't inherit (MADV_DONTFORK), is not held. The
+ * caller maps it private before, and lets children inherit it.
+ */
+#ifndef COW_MEMFD_MOMENT_H
+#define COW_MEMFD_MOMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cow__moment {
+	struct cow__moment_desk *desk; /* what the two have in common */
+	long pid;
+};
+
+/* Makes the child. Costs what a fork costs: page tables of private memory are copied. All signals
+ * should be blocked, since the child has the handlers of the process. The caller alone uses *ret.
+ * -EAGAIN, -ENOMEM: there can be no child. */
+int cow__moment_begin(struct cow__moment *ret);
+
+/* Copies bytes as they were at that moment to `to`. -EAGAIN: the child was killed, or had no such
+ * memory; nothing is known of what `to` holds then. */
+int cow__moment_read(struct cow__moment *m, void *to, uintptr_t from, size_t bytes);
+
+/* Ends the child, and waits for its end. */
+void cow__moment_end(struct cow__moment *m);
+
+#endif

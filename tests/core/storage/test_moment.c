@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clones of one moment (cow_storages_clone_at_once())
+ *
+ * A thread writes 1, 2, 3... to cells in many storages, always in the same order. So at each moment
+ * a cell has the number of the cell before it, or one less, and the last cell at least the first
+ * one's number less one. Clones must show that, too.
+ */
+#include "core/memory/state.h"
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 6 };
+
+static struct cow_storage *storages[MOST], *clones[MOST];
+static size_t nstorages;
+
+static struct {
+	size_t storage, offset;
+} cells[4096];
+static size_t ncells;
+
+static volatile uint64_t *places[4096];
+static volatile bool stops;
+
+static void add_storage(size_t bytes, size_t step)
+{
+	unsigned char *p;
+	struct cow_storage *s = new_storage(bytes, COW_STORAGE_TRANSPARENT);
+
+	p = expose(s);
+	memset(p, 0, bytes);
+	/* From the end to the beginning: a copy page by page would come to the last cell first. */
+	for (size_t at = bytes - sizeof(uint64_t); ncells < COUNT(cells); at -= step) {
+		cells[ncells].storage = nstorages;
+		cells[ncells].offset = at & ~7ul;
+		places[ncells] = (void *)(p + cells[ncells].offset);
+		ncells++;
+		if (at < step)
+			break;
+	}
+	storages[nstorages++] = s;
+}
+
+static void forget_storages(void)
+{
+	for (size_t i = 0; i < nstorages; i++)
+		cow_storage_unref(storages[i]);
+	nstorages = ncells = 0;
+}
+
+static void *writes(void *arg)
+{
+	(void)arg;
+	for (uint64_t number = 1; !stops; number++)
+		for (size_t i = 0; i < ncells; i++)
+			*places[i] = number;
+	return NULL;
+}
+
+/* Do the clones show a moment? */
+static bool is_one_moment(void)
+{
+	uint64_t first = 0, last = 0;
+
+	for (size_t i = 0; i < ncells; i++) {
+		uint64_t v;
+
+		memcpy(&v, data(clones[cells[i].storage]) + cells[i].offset, sizeof(v));
+		if (i && (v > last || first - v > 1))
+			return false;
+		first = i ? first : v;
+		last = v;
+	}
+	return true;
+}
+
+static void drop_clones(void)
+{
+	for (size_t i = 0; i < nstorages; i++)
+		clones[i] = cow_storage_unref(clones[i]);
+}
+
+/* Beside the writer, `times` times. */
+static void look(int times)
+{
+	pthread_t thread;
+	bool right = true;
+
+	stops = false;
+	ck_assert_int_eq(pthread_create(&thread, NULL, writes, NULL), 0);
+	for (int i = 0; right && i < times; i++) {
+		ok(cow_storages_clone_at_once(storages, nstorages, NULL, clones));
+		right = is_one_moment();
+		drop_clones();
+		sched_yield();
+	}
+	stops = true;
+	pthread_join(thread, NULL);
+	ck_assert(right);
+	forget_storages();
+}
+
+/* Few cells in many pages, in more than one storage, one of them a small one. */
+START_TEST(many_storages)
+{
+	add_storage(2 * MIB, 300 * KIB);
+	add_storage(64, 32);
+	add_storage(40 * MIB + 5 * PAGE, 3 * MIB);
+	add_storage(512 * KIB, 100 * KIB);
+	look(rounds(200));
+}
+END_TEST
+
+/* So much is written that no view is worth it. */
+START_TEST(all_pages)
+{
+	add_storage(4 * MIB, PAGE);
+	add_storage(MIB, PAGE);
+	look(rounds(60));
+}
+END_TEST
+
+/* Short runs, which are patched into the view. */
+START_TEST(scattered_pages)
+{
+	add_storage(64 * MIB, 40 * PAGE);
+	look(rounds(100));
+}
+END_TEST
+
+static void anonymous(void *arg)
+{
+	(void)arg;
+	ok(cow_option_set("backing", "anon"));
+	add_storage(4 * MIB, 16 * PAGE);
+	add_storage(MIB, 16 * PAGE);
+	look(rounds(60));
+}
+
+START_TEST(anonymous_memory)
+{
+	in_child(anonymous, NULL);
+}
+END_TEST
+
+/* Clones of clones, which their threads write, too; and a storage twice in one list. */
+START_TEST(generations)
+{
+	struct cow_storage *twice[2], *got[2];
+	uint64_t copied = 1;
+	pthread_t thread;
+
+	add_storage(8 * MIB, 200 * KIB);
+	stops = false;
+	ck_assert_int_eq(pthread_create(&thread, NULL, writes, NULL), 0);
+	twice[0] = twice[1] = storages[0];
+	for (int i = 0; i < 50; i++) {
+		ok(cow_storages_clone_at_once(twice, 2, &copied, got));
+		ck_assert(memcmp(data(got[0]), data(got[1]), 8 * MIB) == 0);
+		cow_storage_unref(got[0]);
+		memset(mut_range(got[1], i * PAGE, PAGE, COW_WRITE_BY_PAGE), i, PAGE);
+		ok(cow_storages_clone_at_once(&got[1], 1, NULL, clones));
+		ck_assert(memcmp(data(got[1]), data(clones[0]), 8 * MIB) == 0);
+		cow_storage_unref(got[1]);
+		drop_clones();
+	}
+	stops = true;
+	pthread_join(thread, NULL);
+	forget_storages();
+}
+END_TEST
+
+/* Also where nobody else runs, and no child is needed. */
+START_TEST(holes_stay_holes)
+{
+	struct cow_storage *s = new_storage(256 * MIB, COW_STORAGE_TRANSPARENT | COW_STORAGE_ZERO), *c;
+	unsigned char *p = expose(s);
+	uint64_t before;
+	pthread_t thread;
+
+	p[100 * MIB] = 1;
+	ncells = 0;
+	stops = !_i;
+	ck_assert_int_eq(pthread_create(&thread, NULL, writes, NULL), 0);
+	if (stops)
+		pthread_join(thread, NULL);
+	before = memory_held();
+	for (int i = 0; i < 3; i++) {
+		ok(cow_storages_clone_at_once(&s, 1, NULL, &c));
+		ck_assert_uint_eq(data(c)[100 * MIB], 1 + i);
+		ck_assert_uint_eq(data(c)[100 * MIB + 1], 0);
+		p[100 * MIB]++;
+		cow_storage_unref(c);
+	}
+	ck_assert_uint_lt(memory_held(), before + 16 * MIB);
+	if (!stops) {
+		stops = true;
+		pthread_join(thread, NULL);
+	}
+	cow_storage_unref(s);
+}
+END_TEST
+
+static void is_refused(struct cow_storage *s)
+{
+	struct cow_storage *both[2] = { storages[0], s }, *got[2] = { s, s };
+
+	fails(-ENOTSUP, cow_storages_clone_at_once(both, 2, NULL, got));
+	ck_assert(!got[0] && !got[1]);
+}
+
+START_TEST(refused_storages)
+{
+	static unsigned char memory[PAGE];
+	struct cow_storage *s, *nothing[2], *untouched = (void *)&memory;
+
+	add_storage(MIB, 512 * KIB);
+	ok(cow_storage_new_external(&(struct cow_data_ptr){ .data = memory }, sizeof(memory),
+	                            NULL, &s));
+	is_refused(s);
+	cow_storage_unref(s);
+	nothing[0] = storages[0];
+	nothing[1] = NULL;
+	clones[0] = untouched;
+	fails(-EINVAL, cow_storages_clone_at_once(nothing, 2, NULL, clones));
+	ck_assert(clones[0] == untouched);
+	fails(-EINVAL, cow_storages_clone_at_once(NULL, 1, NULL, clones));
+	fails(-EINVAL, cow_storages_clone_at_once(storages, 1, NULL, NULL));
+	ok(cow_storages_clone_at_once(NULL, 0, NULL, NULL));
+	forget_storages();
+}
+END_TEST
+
+START_TEST(beside_a_device)
+{
+	char path[] = "/tmp/cowshed-moment-XXXXXX";
+	int fd, direct;
+
+	add_storage(MIB, 512 * KIB);
+	fd = mkstemp(path);
+	direct = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	unlink(path);
+	close(fd);
+	if (direct >= 0) {
+		fails(-EBUSY, cow_storages_clone_at_once(storages, 1, NULL, clones));
+		close(direct);
+	}
+	ok(cow_storages_clone_at_once(storages, 1, NULL, clones));
+	drop_clones();
+	/* As a signal handler that interrupted the library. */
+	cow__engine_lock();
+	fails(-EBUSY, cow_storages_clone_at_once(storages, 1, NULL, clones));
+	cow__engine_unlock();
+	forget_storages();
+}
+END_TEST
+
+static void other_namespace(void *arg)
+{
+	pthread_t thread;
+	pid_t pid;
+
+	(void)arg;
+	add_storage(MIB, 512 * KIB);
+	stops = false;
+	ck_assert_int_eq(pthread_create(&thread, NULL, writes, NULL), 0);
+	if (unshare(CLONE_NEWPID) == 0) /* else it is not for us */
+		fails(-EAGAIN, cow_storages_clone_at_once(storages, 1, NULL, clones));
+	stops = true;
+	pthread_join(thread, NULL);
+	pid = fork(); /* the namespace is as new as it was: it can have a first process */
+	if (pid == 0)
+		_exit(0);
+	ck_assert_int_gt(pid, 0);
+	child_finish(pid);
+	forget_storages();
+}
+
+START_TEST(no_first_process_of_a_namespace)
+{
+	in_child(other_namespace, NULL);
+}
+END_TEST
+
+/* Kills all children of this process, as somebody else might. */
+static void *kills(void *arg)
+{
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", *(int *)arg);
+	while (!stops) {
+		FILE *f = fopen(path, "re");
+
+		if (f && fgets(line, sizeof(line), f) && atoi(line) > 0)
+			kill(atoi(line), SIGKILL);
+		if (f)
+			fclose(f);
+	}
+	return NULL;
+}
+
+START_TEST(killed_children)
+{
+	int tid = gettid(), killed = 0, r;
+	pthread_t killer, writer;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", tid);
+	if (access(path, R_OK) < 0)
+		return; /* the kernel can't say who they are */
+	add_storage(4 * MIB, PAGE);
+	stops = false;
+	ck_assert_int_eq(pthread_create(&killer, NULL, kills, &tid), 0);
+	ck_assert_int_eq(pthread_create(&writer, NULL, writes, NULL), 0);
+	for (int i = 0; killed < 10 && i < 100000; i++) {
+		r = cow_storages_clone_at_once(storages, 1, NULL, clones);
+		ck_assert(r == 0 || r == -EAGAIN);
+		ck_assert(!clones[0] == (r < 0));
+		ck_assert(r < 0 || is_one_moment());
+		killed += r < 0;
+		drop_clones();
+	}
+	stops = true;
+	pthread_join(killer, NULL);
+	pthread_join(writer, NULL);
+	ck_assert_int_eq(killed, 10);
+	ck_assert_int_eq(waitpid(-1, NULL, __WALL), -1); /* none is left */
+	ok(cow_storages_clone_at_once(storages, 1, NULL, clones));
+	drop_clones();
+	forget_storages();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("moment");
+	TCase *tcase = add_case(suite, "moment");
+
+	tcase_add_test(tcase, refused_storages);
+	tcase_add_test(tcase, beside_a_device);
+	tcase_add_loop_test(tcase, holes_stay_holes, 0, SANITIZED ? 1 : 2);
+	if (SANITIZED) {
+		puts("skip moment sanitizers have no children for it");
+		return run_suite(suite);
+	}
+	tcase_add_test(tcase, many_storages);
+	tcase_add_test(tcase, all_pages);
+	tcase_add_test(tcase, scattered_pages);
+	tcase_add_test(tcase, anonymous_memory);
+	tcase_add_test(tcase, generations);
+	tcase_add_test(tcase, no_first_process_of_a_namespace);
+	tcase_add_test(tcase, killed_children);
+	return run_suite(suite);
+}
