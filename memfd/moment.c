@@ -111,13 +111,17 @@ cow__moment_begin(struct cow__moment *ret)
 static bool
 is_answered(struct cow__moment *m)
 {
+	long r;
+
 	while (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED) {
 		sleep_while(m->desk, ASKED);
-		if (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED &&
-		    cow__syscall(SYS_wait4, m->pid, 0, __WALL | WNOHANG, 0, 0, 0) != 0) {
+		if (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) != ASKED)
+			break;
+		r = cow__syscall(SYS_wait4, m->pid, 0, __WALL | WNOHANG, 0, 0, 0);
+		if (r == m->pid || r == -ECHILD)
 			m->pid = 0;
+		if (r != 0) /* or that can't be known */
 			return false;
-		}
 	}
 	return true;
 }
