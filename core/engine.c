@@ -26,6 +26,7 @@
 #include "core/memory/state.h"
 #include "core/memory/window.h"
 #include "core/policy/constants.h"
+#include "core/storage/moment.h"
 #include "memfd/gate.h"
 #include "memfd/map.h"
 #include "memfd/probe.h"
@@ -111,6 +112,7 @@ static cow__job_fn *const jobs[] = {
 	cow__decay_job,
 	cow__shadows_job,
 	cow__limbo_job,
+	cow__moment_job,
 	NULL,
 };
 

@@ -604,7 +604,7 @@ int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
  * a write also has every write that was before it, in whichever storage. (The clones of
  * cow_storages_lazy_clone() may have later writes, and lack earlier ones.) No thread is stopped. The
  * kernel takes the moment by a fork of the process, whose child runs none of the program's code, sends
- * no signal, and has ended when the call returns. So the call costs a fork, and the pages that were
+ * no signal, and ends at once. So the call costs a fork, and the pages that were
  * written since the previous clone are copied. A process with one thread needs no fork. ret[i] becomes
  * the clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the number of bytes that
  * were copied. A *tracked* storage must not be written during the call, as for every clone.

@@ -2,8 +2,9 @@
 /*
  * The bytes of one moment: see the header.
  *
- * The two take turns by one word: the process asks, the child answers. tests/model/moment.pml
- * checks this with a child that may be killed at any step.
+ * Where the process may not read the child's memory, the two take turns by one word: the process
+ * asks, the child answers. tests/model/moment.pml checks this with a child that may be killed at any
+ * step.
  */
 #include "memfd/moment.h"
 #include "memfd/sys.h"
@@ -13,11 +14,13 @@
 #include <linux/sched.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #define STACK ((size_t)32 << 10)
 #define BUFFER ((size_t)256 << 10) /* stays in the caches */
 #define LOOK_NS 100000000
+#define AT_ONCE 64 /* runs in one question */
 
 enum turn {
 	IDLE, /* the child has answered, or nobody has asked */
@@ -28,8 +31,8 @@ enum turn {
 struct cow__moment_desk {
 	uint32_t turn; /* futex */
 	int32_t parent;
-	uintptr_t from;
-	size_t bytes;
+	uint32_t n;
+	struct cow__run runs[AT_ONCE]; /* the question: no more bytes than the buffer has */
 	char stack[STACK] __attribute__((aligned(64)));
 	char buffer[BUFFER] __attribute__((aligned(4096)));
 };
@@ -52,6 +55,17 @@ give_turn(struct cow__moment_desk *d, uint32_t turn)
 	(void)cow__syscall(SYS_futex, (long)&d->turn, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
+static void
+answer(struct cow__moment_desk *d)
+{
+	char *to = d->buffer;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		memcpy(to, (const void *)d->runs[i].start, d->runs[i].end - d->runs[i].start);
+		to += d->runs[i].end - d->runs[i].start;
+	}
+}
+
 /* Only calls of the kernel, directly: what the library knows of locks and threads is the parent's. A
  * filter may end the child for one of them. */
 static void
@@ -64,7 +78,7 @@ child_main(void)
 	while ((turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE)) != OVER &&
 	       cow__syscall(SYS_getppid, 0, 0, 0, 0, 0, 0) == d->parent)
 		if (turn == ASKED) {
-			memcpy(d->buffer, (const void *)d->from, d->bytes);
+			answer(d);
 			give_turn(d, IDLE);
 		} else {
 			sleep_while(d, IDLE);
@@ -98,7 +112,8 @@ cow__moment_begin(struct cow__moment *ret)
 
 	if (at < 0)
 		return (int)at;
-	ret->desk = of_child = (struct cow__moment_desk *)at;
+	*ret = (struct cow__moment){ .desk = (struct cow__moment_desk *)at };
+	of_child = ret->desk;
 	ret->desk->parent = (int32_t)cow__syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	ret->pid = cow__thread_clone(CLONE_FILES | CLONE_FS, ret->desk->stack + STACK - 64, child_main);
 	if (ret->pid > 0)
@@ -126,20 +141,92 @@ is_answered(struct cow__moment *m)
 	return true;
 }
 
-int
-cow__moment_read(struct cow__moment *m, void *to, uintptr_t from, size_t bytes)
+/* Takes some of the runs, no more than the buffer holds. *at bytes of the first one are done. Returns
+ * how many, and leaves the rest in *runs, *n and *at. */
+static uint32_t
+take(const struct cow__run **runs, uint32_t *n, size_t *at, struct cow__run *ret, size_t *ret_bytes)
 {
-	struct cow__moment_desk *d = m->desk;
+	size_t most = BUFFER;
+	uint32_t count = 0;
 
-	for (size_t done = 0; done < bytes; done += d->bytes) {
+	while (*n && most && count < AT_ONCE) {
+		struct cow__run r = { (*runs)->start + *at, (*runs)->end };
+		size_t bytes = r.end - r.start;
+
+		if (bytes > most) {
+			bytes = most;
+			r.end = r.start + bytes;
+			*at += bytes;
+		} else {
+			*at = 0;
+			++*runs;
+			--*n;
+		}
+		most -= bytes;
+		ret[count++] = r;
+	}
+	*ret_bytes = BUFFER - most;
+	return count;
+}
+
+/* False: the kernel forbids it. */
+static bool
+read_directly(struct cow__moment *m, const struct cow__run *runs, uint32_t n, char *to,
+              uintptr_t delta, long *ret)
+{
+	struct iovec here[AT_ONCE], there[AT_ONCE];
+
+	for (uint32_t i = 0; i < n; i++) {
+		size_t bytes = runs[i].end - runs[i].start;
+
+		there[i] = (struct iovec){ (void *)runs[i].start, bytes };
+		here[i] = (struct iovec){ to ? to : (char *)(runs[i].start + delta), bytes };
+		to += to ? bytes : 0;
+	}
+	*ret = SYS6(SYS_process_vm_readv, m->pid, here, n, there, n, 0);
+	return *ret != -EPERM && *ret != -ENOSYS;
+}
+
+/* False: the child has ended. */
+static bool
+ask(struct cow__moment *m, const struct cow__run *runs, uint32_t n, char *to, uintptr_t delta)
+{
+	const char *from = m->desk->buffer;
+
+	memcpy(m->desk->runs, runs, n * sizeof(*runs));
+	m->desk->n = n;
+	give_turn(m->desk, ASKED);
+	if (!is_answered(m))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		size_t bytes = runs[i].end - runs[i].start;
+
+		memcpy(to ? to : (char *)(runs[i].start + delta), from, bytes);
+		from += bytes;
+		to += to ? bytes : 0;
+	}
+	return true;
+}
+
+int
+cow__moment_read(struct cow__moment *m, const struct cow__run *runs, uint32_t n, char *to,
+                 uintptr_t delta)
+{
+	struct cow__run some[AT_ONCE];
+	size_t at = 0, bytes;
+	uint32_t count;
+	long r;
+
+	while (n) {
+		count = take(&runs, &n, &at, some, &bytes);
 		if (!m->pid)
 			return -EAGAIN;
-		d->from = from + done;
-		d->bytes = bytes - done < BUFFER ? bytes - done : BUFFER;
-		give_turn(d, ASKED);
-		if (!is_answered(m))
+		m->asks = m->asks || !read_directly(m, some, count, to, delta, &r);
+		if (m->asks)
+			r = ask(m, some, count, to, delta) ? (long)bytes : -EAGAIN;
+		if (r != (long)bytes)
 			return -EAGAIN;
-		memcpy((char *)to + done, d->buffer, d->bytes);
+		to += to ? bytes : 0;
 	}
 	return 0;
 }
@@ -147,9 +234,17 @@ cow__moment_read(struct cow__moment *m, void *to, uintptr_t from, size_t bytes)
 void
 cow__moment_end(struct cow__moment *m)
 {
-	if (m->pid) {
+	if (m->pid)
 		give_turn(m->desk, OVER);
-		(void)cow__syscall(SYS_wait4, m->pid, 0, __WALL, 0, 0, 0);
-	}
-	(void)sys_munmap(m->desk, sizeof(*m->desk));
+}
+
+bool
+cow__moment_reap(struct cow__moment *m, bool wait)
+{
+	if (m->pid && cow__syscall(SYS_wait4, m->pid, 0, __WALL | (wait ? 0 : WNOHANG), 0, 0, 0) == 0)
+		return false;
+	if (m->desk)
+		(void)sys_munmap(m->desk, sizeof(*m->desk));
+	*m = (struct cow__moment){ .pid = 0 };
+	return true;
 }

@@ -3,10 +3,10 @@
  * The bytes of one moment, while other threads go on writing
  *
  *   process --clone--> child: sleeps; its private memory is what the process's was then
- *      |                 ^ |
- *      | writes on       | | copies into a buffer that both have
- *      v                 | v
- *   cow__moment_read(address) --> the bytes of the moment
+ *      |                  |
+ *      | writes on        |
+ *      v                  v
+ *   cow__moment_read() <- the bytes of the moment
  *
  * A fork is the one instant that the kernel itself makes for all private memory: it holds the lock of
  * the address space, so every store is either before it or after it, whichever thread or virtual
@@ -21,12 +21,12 @@
 #ifndef COW_MEMFD_MOMENT_H
 #define COW_MEMFD_MOMENT_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "memfd/pagemap.h"
 
 struct cow__moment {
 	struct cow__moment_desk *desk; /* what the two have in common */
-	long pid;
+	long pid;                      /* 0: it has ended */
+	bool asks; /* the kernel does not let the process read the child's memory */
 };
 
 /* Makes the child. Costs what a fork costs: page tables of private memory are copied. All signals
@@ -34,11 +34,18 @@ struct cow__moment {
  * -EAGAIN, -ENOMEM: there can be no child. */
 int cow__moment_begin(struct cow__moment *ret);
 
-/* Copies bytes as they were at that moment to `to`. -EAGAIN: the child was killed, or had no such
- * memory; nothing is known of what `to` holds then. */
-int cow__moment_read(struct cow__moment *m, void *to, uintptr_t from, size_t bytes);
+/* Copies runs as they were at that moment, each to its own address and `delta` bytes more; or, with
+ * `to`, one behind the other from there on. Another process's memory is read by
+ * process_vm_readv(); if the kernel forbids that, the child copies the bytes into a buffer. -EAGAIN:
+ * the child was killed, or had no such memory. Any part may be copied then. */
+int cow__moment_read(struct cow__moment *m, const struct cow__run *runs, uint32_t n, char *to,
+                     uintptr_t delta);
 
-/* Ends the child, and waits for its end. */
+/* Tells the child to end: nobody reads there any more. */
 void cow__moment_end(struct cow__moment *m);
+
+/* Has it ended? It needs a processor for that, so `wait` may take some ms. Then nothing is left of
+ * it, and m->desk is NULL. In a forked child it has ended, since it is no child of that. */
+bool cow__moment_reap(struct cow__moment *m, bool wait);
 
 #endif

@@ -123,14 +123,13 @@ layer_new(const struct runs *p, struct cow__tile **ret)
 		cow__extent_free(t);
 		return -ENOTSUP;
 	}
-	for (uint32_t i = 0; r == 0 && i < p->n; i++) {
+	if (p->moment)
+		r = cow__moment_read(p->moment, p->run, p->n, (char *)cow__tile_start(t), 0);
+	for (uint32_t i = 0; !p->moment && i < p->n; i++) {
 		size_t n = p->run[i].end - p->run[i].start;
 
-		if (p->moment)
-			r = cow__moment_read(p->moment, (char *)cow__tile_start(t) + at,
-			                     p->run[i].start, n);
-		else
-			cow__bulk_copy_to(t, at, (void *)p->run[i].start, n, dirty == 0);
+		cow__bulk_copy_to(t, at, (void *)p->run[i].start, n,
+		                  dirty == 0);
 		at += n;
 	}
 	if (r < 0) {
@@ -395,15 +394,12 @@ patch_view(struct cow__tile *view, struct cow__tile *source,
 	if (written->n && source->own.shadow)
 		source->own.shadow_less = true;
 
-	for (uint32_t i = 0; r == 0 && i < written->n; i++) {
-		uintptr_t from = written->run[i].start;
-		size_t n = written->run[i].end - from;
-
-		if (written->moment)
-			r = cow__moment_read(written->moment, (void *)(from + delta), from, n);
-		else
-			memcpy((void *)(from + delta), (const void *)from, n);
-	}
+	if (written->moment)
+		r = cow__moment_read(written->moment, written->run, written->n, NULL, delta);
+	for (uint32_t i = 0; !written->moment && i < written->n; i++)
+		memcpy((void *)(written->run[i].start + delta),
+		       (const void *)written->run[i].start,
+		       written->run[i].end - written->run[i].start);
 	cow__stat_add(bytes_copied, written->bytes);
 	return r;
 }

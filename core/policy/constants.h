@@ -213,6 +213,11 @@
 /* Reasoned, from the kernel's limit on mappings; tests/core/test_fallbacks.c: */
 #define COW__LAYERS_FIFTHS 3         /* fifths of all mappings that layers leave */
 #define COW__VIEWS_SHARE 16          /* of the mappings so much is left by views without a layer */
+
+/* ---- Clones of one moment (core/storage/moment.c) ---- */
+
+/* Reasoned: */
+#define COW__MOMENT_REST_NS 1000000u /* the helper looks again whether a child has ended */
 #define COW__PIECES_MOST 48          /* with many more a tile never thaws */
 #define COW__PIECES_COMPARED 64      /* with more the answer is that others read the pages */
 #define COW__HOLE_PAGES 64           /* a smaller hole is not worth a mapping */

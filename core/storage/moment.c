@@ -18,6 +18,7 @@
  * child reads it. A process with a single thread needs no child: with all signals blocked nobody
  * writes.
  */
+#include "core/storage/moment.h"
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/stats.h"
@@ -31,6 +32,7 @@
 #include "core/memory/resident.h"
 #include "core/memory/state.h"
 #include "core/storage/storage.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/moment.h"
 #include "memfd/pins.h"
@@ -109,6 +111,7 @@ static int
 copy_all(struct cow__moment *m, struct cow__tile *from, size_t bytes, struct cow__tile **ret)
 {
 	size_t at = 0, start, end, dirty;
+	struct cow__run run;
 	char *to;
 	int r = cow__extent_new(bytes, 0, COW__EXTENT_WHOLE, ret, &dirty), more;
 
@@ -119,7 +122,9 @@ copy_all(struct cow__moment *m, struct cow__tile *from, size_t bytes, struct cow
 	while (r == 0 && (more = cow__sparse_next_locked(from, at, bytes, &start, &end)) != 0) {
 		if (more < 0) /* it can't be known */
 			start = at, end = bytes;
-		r = cow__moment_read(m, to + start, cow__tile_start(from) + start, end - start);
+		end = cow__min(cow__round_up(end, COW__LAYERED_LEAST), bytes); /* small gaps, too */
+		run = (struct cow__run){ cow__tile_start(from) + start, cow__tile_start(from) + end };
+		r = cow__moment_read(m, &run, 1, to + start, 0);
 		at = end;
 		if (at >= bytes)
 			break;
@@ -156,6 +161,7 @@ static int
 make_all(struct cow__moment *m, struct cow_storage *const *storages, size_t n, uint64_t *copied,
          struct cow__allocation **data)
 {
+	struct cow__run cell;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n; i++)
@@ -164,14 +170,36 @@ make_all(struct cow__moment *m, struct cow_storage *const *storages, size_t n, u
 			r = make_data(m, storages[i], copied, &data[i]);
 			break;
 		case CELL:
-			r = cow__moment_read(m, data[i]->data, (uintptr_t)storages[i]->data->data,
-			                     storages[i]->bytes);
+			cell.start = (uintptr_t)storages[i]->data->data;
+			cell.end = cell.start + storages[i]->bytes;
+			r = cow__moment_read(m, &cell, 1, data[i]->data, 0);
 			*copied += storages[i]->bytes;
 			break;
 		default:
 			break;
 		}
 	return r;
+}
+
+static struct cow__moment last; /* whose child may not have ended yet */
+
+/* The child has other work to end than the caller has time for. */
+uint64_t
+cow__moment_job(uint64_t now)
+{
+	(void)now;
+	return !last.desk || cow__moment_reap(&last, false) ? UINT64_MAX : COW__MOMENT_REST_NS;
+}
+
+static void
+end_moment(struct cow__moment *m)
+{
+	cow__moment_end(m);
+	last = *m;
+	if (cow__engine.use_helper)
+		cow__helper_want(true);
+	else
+		(void)cow__moment_reap(&last, true);
 }
 
 static int
@@ -182,13 +210,14 @@ take_moment(struct cow_storage *const *storages, size_t n, uint64_t *copied,
 	int r;
 
 	cow__engine_lock();
+	(void)cow__moment_reap(&last, true);
 	r = hold_all(storages, n);
 	if (r == 0)
 		r = cow__moment_begin(&m);
 	withhold_all(storages, n);
 	if (r == 0) {
 		r = make_all(&m, storages, n, copied, data);
-		cow__moment_end(&m);
+		end_moment(&m);
 	}
 	cow__engine_unlock();
 	return r;

@@ -4,10 +4,13 @@
  *
  * Another thread sleeps meanwhile, or there would be no child. The child's calls fail, too.
  */
+#include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 
 #include <pthread.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #define BYTES (2 * MIB + 9 * PAGE)
 
@@ -99,11 +102,34 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
+/* The kernel may forbid to read a child's memory. Then the child copies it. */
+START_TEST(child_answers)
+{
+	struct cow_storage *s = new_filled(BYTES, COW_STORAGE_TRANSPARENT, 1), *first, *c;
+	unsigned char *p = expose(s);
+
+	first = lazy(s);
+	for (size_t i = 0; i < BYTES / PAGE; i += _i ? 1 : 40) /* all of it, or some */
+		p[i * PAGE + i % PAGE]++;
+	pthread_mutex_lock(&sleeps);
+	ck_assert_int_eq(pthread_create(&sleeper, NULL, sleep_on, NULL), 0);
+	fault_deny(SYS_process_vm_readv, FAULT_ANY, 0, EPERM);
+	ok(cow_storages_clone_at_once(&s, 1, NULL, &c));
+	ck_assert_uint_eq(fault_denials(), 1); /* it is asked once */
+	ck_assert(memcmp(data(c), p, BYTES) == 0);
+	wake();
+	cow_storage_unref(c);
+	cow_storage_unref(first);
+	cow_storage_unref(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_moment");
 	TCase *tcase = add_case(suite, "moment");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0, sweep_rounds(COUNT(operations)));
+	tcase_add_loop_test(tcase, child_answers, 0, 2);
 	return run_suite(suite);
 }
