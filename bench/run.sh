@@ -16,7 +16,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
-	mimalloc_bench template cycle memory pair wrappers start copies tensors instructions redis prefork
+	template cycle memory pair wrappers start copies tensors instructions redis prefork
 	programs file stall give broker cuda_cache scaling python'
 failed=
 
@@ -43,10 +43,7 @@ cat "$out.part"
 
 for name in "$@"; do
 	echo "== $name"
-	if [ "$name" = mimalloc_bench ] && [ ! -d "${MIMALLOC_BENCH:-}" ]; then
-		echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
-		continue
-	elif [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
+	if [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
 		set -- sh "$here/$name.sh"
 	elif [ -x "$bin/$name" ]; then
 		set -- "$bin/$name"
