@@ -15,7 +15,7 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
+all='clone page copy rewrite fill freeze share transparent curves sparse zeros fork churn
 	template cycle memory pair wrappers start copies tensors instructions redis prefork
 	programs file stall give broker cuda_cache scaling python'
 failed=
