@@ -17,7 +17,7 @@ out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill freeze share transparent curves sparse zeros fork churn
 	template cycle memory pair wrappers start copies tensors instructions redis prefork
-	programs file stall give broker cuda_cache scaling python'
+	programs file stall give broker scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
@@ -50,9 +50,6 @@ for name in "$@"; do
 	else
 		fail "there is no benchmark of this name: $name"
 	fi
-	# A hit of the cache makes no call of the driver, so any driver will do.
-	[ "$name" != cuda_cache ] || "$@" >/dev/null 2>&1 ||
-		set -- env COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@"
 	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
 	grep '^bench=' "$tmp/log" >>"$out.part"
 	grep -q -e '^FAILED' -e ' met=failed' "$tmp/log" &&
