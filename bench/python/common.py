@@ -199,7 +199,3 @@ def table(title, results, figure, pairs, unit="ms", scale=1e3):
     for ours, rivals in pairs.items():
         for rival, bar in rivals.items():
             line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)
-
-
-if __name__ == "__main__":  # common.py BYTES, for a caller whose own peak must not have them
-    warm(int(sys.argv[1]))

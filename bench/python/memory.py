@@ -85,21 +85,6 @@ def memory(pids):
     return total + sum(files.values())
 
 
-def descendants(pid):
-    """A process and its descendants that have not ended."""
-    children, found = {}, [pid]
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(parent, []).append(int(name))
-    for pid in found:  # the loop appends to this list
-        found += children.get(pid, [])
-    return found
-
-
 def named(argument):
     """Processes that have this argument."""
     found = []
