@@ -14,15 +14,12 @@ before, which opens connections. The result is compared.
     dask      Dask's own transport
     cowshed   cowshed.dask.install() before the cluster is made
     noshim    the same with shim=False: each block that is sent is copied once
-
-bench/python.sh says by MEASURE where plain_measure is, which makes the cgroup.
 CPU is the time of the workers and the broker during the rechunk. Each run has a broker of its own.
 Peak is that of the cgroup, which has all these processes, the broker included; it counts page cache
 and shared memory once. Without a cgroup it is the largest RSS.
 """
 
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -34,7 +31,6 @@ GIB = float(os.environ.get("GIB", "4"))
 OURS = "cowshed", "cowshed, noshim"
 BLOCK = 4096
 LIMIT = max(120, common.LIMIT)  # seconds for a run: a cluster takes long to start
-MEASURE = os.environ.get("MEASURE", "")
 
 
 # ---- One run ------------------------------------------------------------------------------
@@ -59,34 +55,16 @@ def cpu(pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def peak_file():
-    """The peak of the cgroup that plain_measure made for this process; None without one."""
-    with open("/proc/self/cgroup", encoding="ascii") as lines:
-        for line in lines:
-            _, kind, path = line.strip().split(":", 2)
-            if "/cowshed-bench." in path and kind in ("memory", ""):
-                return (f"/sys/fs/cgroup/memory{path}/memory.max_usage_in_bytes" if kind else
-                        f"/sys/fs/cgroup{path}/memory.peak")
-    return None
-
-
 def reset(peak):
     """Touches memory for both arrays and the blocks between them, in a cgroup of its own, and
     forgets the peak so far. Older kernels can't: theirs is the peak of the whole run."""
-    touch = [MEASURE, "-w", str(int(2.5 * GIB * (1 << 30)))]
-    subprocess.run([MEASURE, "-o", os.devnull, "--", *touch], check=True)
+    touch = [memory.MEASURED[0], "-w", str(int(2.5 * GIB * (1 << 30)))]
+    subprocess.run([*memory.MEASURED, *touch], check=True)
     try:
         with open(peak, "w", encoding="ascii") as file:
             file.write("0")
     except (OSError, TypeError):
         pass
-
-
-def read_peak(peak):
-    if not peak:
-        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
-    with open(peak, encoding="ascii") as file:
-        return int(file.read())
 
 
 def run(way):
@@ -125,20 +103,21 @@ def run(way):
             raise SystemExit(f"{len(brokers)} brokers")
         pids += brokers
         client.run(lambda: __import__("gc").collect())
-        peak = peak_file()
+        peak = memory.cgroup_file("memory.max_usage_in_bytes", "memory.peak")
         reset(peak)
         height = BLOCK * 4
         width = BLOCK * max(1, round(GIB * (1 << 27) / height / BLOCK))
         seconds, used = rechunk(height, width)
     for pid in brokers:  # it would outlive its clients, and keep the cgroup
         os.kill(pid, signal.SIGTERM)
-    common.say(seconds=seconds, cpu=used, peak=read_peak(peak), by="cgroup" if peak else "rss")
+    common.say(seconds=seconds, cpu=used, by="cgroup" if peak else "rss",
+               peak=int(memory.read(peak)) if peak else memory.largest())
 
 
 def report():
     ways = ["dask", *OURS]
     results = common.measure(__file__, ways, limits=dict.fromkeys(ways, LIMIT),
-                             prefix=[MEASURE, "-o", os.devnull, "--"])
+                             prefix=memory.MEASURED)
     print(f"rechunk of {GIB:g} GiB, 4 workers")
     by = max((figures["by"] for rounds in results.values() for figures in rounds), default="rss")
     for way in OURS:
