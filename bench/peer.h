@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A second process with two sockets to it, as benchmarks of sharing have
+ * Unix sockets: to a server, and to a second process, as benchmarks of sharing have
  *
  * Both processes have the same struct, each with its own ends: `data` for what is sent, `sync`
  * for bytes that put their steps in order. send_fd() and receive_fd() are what rivals do: one
@@ -11,7 +11,36 @@
 
 #include "bench/common.h"
 
+#include <dirent.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+
+/* A connection to the server on a Unix socket. */
+static inline int connected(const char *path)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (strlen(path) >= sizeof(a.sun_path))
+		die("%s: too long a path", path);
+	strcpy(a.sun_path, path);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		die("connect: %s: %s", path, strerror(errno));
+	return fd;
+}
+
+/* How many descriptors this process has open. */
+static inline int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = -3; /* ".", "..", the folder's own */
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
 
 struct peer {
 	int data, sync;

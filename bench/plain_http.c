@@ -13,12 +13,10 @@
  * request_us is the time of all clients together for one request: a million divided by
  * the requests per second. The others are the time that a client waited for one.
  */
-#include "bench/common.h"
+#include "bench/peer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 enum { CLIENTS_MAX = 64, SAMPLES = 1 << 18 };
 
@@ -31,19 +29,6 @@ struct client {
 	int n;
 };
 
-static int server(void)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (strlen(socket_path) >= sizeof(a.sun_path))
-		die("%s: too long a path", socket_path);
-	strcpy(a.sun_path, socket_path);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		die("connect: %s: %s", socket_path, strerror(errno));
-	return fd;
-}
-
 /* One request; the server closes the connection after its answer. */
 static void ask(void)
 {
@@ -51,7 +36,7 @@ static void ask(void)
 	char answer[4096];
 	size_t n = 0;
 	ssize_t got;
-	int fd = server();
+	int fd = connected(socket_path);
 
 	if (write(fd, request, sizeof(request) - 1) != sizeof(request) - 1)
 		die("a request was not taken: %s", strerror(errno));

@@ -9,12 +9,12 @@
 cd "$root" || exit 1
 python=$root/build/venv/bin/python
 "$python" -c 'import numpy, torch' 2>/dev/null || python=$(command -v python3)
-export PYTHONPATH="$build/python"
+export PYTHONPATH="$build/python" MEASURE="$bin/plain_measure"
 if quick; then
 	export ROUNDS="${ROUNDS:-2}" GIB="${GIB:-0.25}" MIB="${MIB:-32}" COUNT="${COUNT:-1000}"
 	export LIMIT="${LIMIT:-20}" ALIVE="${ALIVE:-50}" CHECKPOINTS="${CHECKPOINTS:-3}"
 fi
-[ $# -gt 0 ] || set -- clone small send snapshot train serve writable shared_memory arrow objects \
+[ $# -gt 0 ] || set -- clone small send snapshot train serve writable arrow objects \
 	templates joblib_tasks dask_rechunk
 for name in "$@"; do
 	echo "== $name"

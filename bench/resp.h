@@ -9,10 +9,7 @@
 #ifndef BENCH_RESP_H
 #define BENCH_RESP_H
 
-#include "bench/common.h"
-
-#include <sys/socket.h>
-#include <sys/un.h>
+#include "bench/peer.h"
 
 struct resp {
 	int fd;
@@ -24,15 +21,11 @@ struct resp {
 
 static inline struct resp *resp_open(const char *path)
 {
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	struct resp *r = calloc(1, sizeof(*r));
 
-	if (!r || strlen(path) >= sizeof(a.sun_path))
-		die("no connection to %s", path);
-	strcpy(a.sun_path, path);
-	r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (r->fd < 0 || connect(r->fd, (struct sockaddr *)&a, sizeof(a)))
-		die("connect: %s: %s", path, strerror(errno));
+	if (!r)
+		die("no memory");
+	r->fd = connected(path);
 	return r;
 }
 

@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# `make bench`: every benchmark, one table
+# `make bench`: every benchmark
 #
 #      bench/run.sh [NAME...]
 #
 # Runs the benchmarks one after another and shows what they print. NAME is that of a script
 # of bench/, or of a program. Without one it runs all but thp and border. No other program
 # should be running. The machine-readable lines are kept in build/bench.txt, or in the file
-# that BENCH_OUT names. A table at the end says of each bar whether it was met. BENCH_QUICK=1
-# measures small sizes and fewer cases; the bars are meant for the full sizes. The exit status
-# says whether all could be measured, not whether the bars were met.
+# that BENCH_OUT names. At the end it lists the bars that were not met. BENCH_QUICK=1 measures
+# small sizes and fewer cases; the bars are meant for the full sizes. The exit status says
+# whether all could be measured, not whether the bars were met.
 . "$(dirname "$0")/common.sh"
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork churn
-	mimalloc_bench template cycle memory pair wrappers start copies tensors instructions redis prefork
-	programs file stall give broker cuda_cache scaling python'
+all='clone page copy rewrite fill freeze share transparent curves sparse zeros fork churn
+	template cycle memory pair wrappers start copies tensors instructions redis prefork
+	programs file stall give broker scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
@@ -43,19 +43,13 @@ cat "$out.part"
 
 for name in "$@"; do
 	echo "== $name"
-	if [ "$name" = mimalloc_bench ] && [ ! -d "${MIMALLOC_BENCH:-}" ]; then
-		echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
-		continue
-	elif [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
+	if [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
 		set -- sh "$here/$name.sh"
 	elif [ -x "$bin/$name" ]; then
 		set -- "$bin/$name"
 	else
 		fail "there is no benchmark of this name: $name"
 	fi
-	# A hit of the cache makes no call of the driver, so any driver will do.
-	[ "$name" != cuda_cache ] || "$@" >/dev/null 2>&1 ||
-		set -- env COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@"
 	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
 	grep '^bench=' "$tmp/log" >>"$out.part"
 	grep -q -e '^FAILED' -e ' met=failed' "$tmp/log" &&
@@ -65,40 +59,18 @@ mv "$out.part" "$out"
 
 echo
 awk '
-function get(key,    i) {
-	for (i = 1; i <= NF; i++)
-		if (index($i, key "=") == 1)
-			return substr($i, length(key) + 2)
-	return "-"
-}
-function show(v) {
-	return v == "-" ? v : sprintf("%.4g", v)
-}
-BEGIN {
-	form = "%-48s %10s %10s %9s %8s %s\n"
-	printf form, "what (unit)", "ours", "rival", "ratio", "bar", "met"
-	printf form, "------------------------------------------------", \
-	    "----------", "----------", "---------", "--------", "---"
-}
 /^bench=/ {
-	met = get("met")
+	match($0, / met=[a-z-]*/)
+	met = substr($0, RSTART + 5, RLENGTH - 5)
 	n[met]++
 	if (met == "no")
-		missed = missed "\n  " get("bench") " " get("case")
-	printf form, get("bench") " " get("case") " (" get("unit") ")", \
-	    show(get("ours")), show(get("rival")), show(get("ratio")), \
-	    get("bar"), met == "no" ? "NOT MET" : met
+		missed = missed "\n  " substr($1, 7) " " substr($2, 6)
 }
 END {
-	printf "\n%d bars met, %d not met, %d figures without a bar", \
-	    n["yes"], n["no"], n["-"]
+	printf "%d bars met, %d not met, %d figures without a bar", n["yes"], n["no"], n["-"]
 	if (n["failed"])
 		printf ", %d not measured", n["failed"]
-	print "."
-	if (missed)
-		print "Not met:" missed
-	print "ratio: ours / rival. It is rival / ours where the bar is >=, " \
-	    "and for a speedup without a bar."
+	print "." (missed ? "\nNot met:" missed : "")
 }' "$out"
 echo "Figures: $out"
 if [ -n "$failed" ]; then

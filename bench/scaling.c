@@ -15,9 +15,8 @@
 #include <cowshed-share.h>
 #include <cowshed.h>
 
-#include "bench/common.h"
+#include "bench/peer.h"
 
-#include <dirent.h>
 #include <pthread.h>
 
 static long mappings(void)
@@ -34,18 +33,6 @@ static long mappings(void)
 	return lines;
 }
 
-static long descriptors(void)
-{
-	DIR *fds = opendir("/proc/self/fd");
-	long entries = -3; /* ".", "..", the folder's own descriptor */
-
-	while (fds != NULL && readdir(fds) != NULL)
-		entries++;
-	if (fds != NULL)
-		closedir(fds);
-	return entries;
-}
-
 static double each_ns(double t0, size_t count)
 {
 	return (now_ns() - t0) / (double)count;
@@ -54,7 +41,8 @@ static double each_ns(double t0, size_t count)
 static void storages(size_t count, bool shared)
 {
 	struct cow_storage **a = calloc(2 * count, sizeof(*a)), **b = a + count;
-	long maps = mappings(), fds = descriptors();
+	long maps = mappings();
+	int fds = descriptors();
 	struct cow_group *group = NULL;
 	double t0, made, cloned;
 	void *p;
@@ -80,7 +68,7 @@ static void storages(size_t count, bool shared)
 	t0 = now_ns();
 	for (size_t i = 0; i < 2 * count; i++)
 		cow_storage_unref(a[i]);
-	printf("count=%zu new_ns=%.0f clone_ns=%.0f free_ns=%.0f maps=%ld fds=%ld\n", count, made,
+	printf("count=%zu new_ns=%.0f clone_ns=%.0f free_ns=%.0f maps=%ld fds=%d\n", count, made,
 	       cloned, each_ns(t0, count), maps, fds);
 	cow_group_unref(group);
 }

@@ -26,7 +26,6 @@
 #include "bench/common.h"
 #include "bench/peer.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 
@@ -38,17 +37,6 @@ enum { MANY = 100000, BATCH = 1000 };
 
 static struct cow_storage *all[MANY];
 static struct cow_parcel parcels[MANY];
-
-static int descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* Bytes in the packs that this process has open. */
 static double in_packs(void)

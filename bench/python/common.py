@@ -33,7 +33,10 @@ def say(**figures):
 def warm(nbytes):
     """Called in the interpreter that measures, after its imports: touches and frees as much memory
     as all processes of the largest way need. Memory that the host of a virtual machine has taken
-    back costs several times more at its first touch (warm_host() of bench/common.h)."""
+    back costs several times more at its first touch (warm_host() of bench/common.h). WARM=no is
+    for a caller that touched memory before, and measures the peak of the interpreter."""
+    if os.environ.get("WARM") == "no":
+        return
     with open("/proc/meminfo", encoding="ascii") as lines:
         facts = dict(line.split(":") for line in lines)
     nbytes = min(int(nbytes), int(facts["MemAvailable"].split()[0]) * 768)  # of 1024: 3/4
@@ -199,7 +202,3 @@ def table(title, results, figure, pairs, unit="ms", scale=1e3):
     for ours, rivals in pairs.items():
         for rival, bar in rivals.items():
             line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)
-
-
-if __name__ == "__main__":  # common.py BYTES, for a caller whose own peak must not have them
-    warm(int(sys.argv[1]))

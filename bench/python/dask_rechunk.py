@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """dask.array rechunk over 4 local workers: cowshed.dask against Dask's own transport.
 
-    dask_rechunk.py         GIB=4 ROUNDS=3
+    dask_rechunk.py         GIB=4
 
 Every run is a process of its own, in a memory cgroup of its own if one can be made. It has a
 LocalCluster of 4 processes with one thread each. The ways take turns. A persisted array of float64
@@ -14,28 +14,23 @@ before, which opens connections. The result is compared.
     dask      Dask's own transport
     cowshed   cowshed.dask.install() before the cluster is made
     noshim    the same with shim=False: each block that is sent is copied once
-
 CPU is the time of the workers and the broker during the rechunk. Each run has a broker of its own.
 Peak is that of the cgroup, which has all these processes, the broker included; it counts page cache
-and shared memory once. Without a cgroup it is the memory of all these processes, read ten times a
-second: each page counts once, also shared memory that no process maps (memory.py).
+and shared memory once. Without a cgroup it is the largest RSS.
 """
 
 import os
+import signal
 import subprocess
-import sys
-import threading
 import time
 
 import common
 import memory
 
 GIB = float(os.environ.get("GIB", "4"))
-ROUNDS = int(os.environ.get("ROUNDS", "3"))
-WAYS = "dask", "cowshed", "noshim"
+OURS = "cowshed", "cowshed, noshim"
 BLOCK = 4096
-LIMIT = 120  # at least so many seconds for a run: a cluster takes long to start
-CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+LIMIT = max(120, common.LIMIT)  # seconds for a run: a cluster takes long to start
 
 
 # ---- One run ------------------------------------------------------------------------------
@@ -60,22 +55,16 @@ def cpu(pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-class Peak:
-    """The most memory that some processes had, read again and again."""
-
-    def __init__(self, pids):
-        self.pids, self.most, self.stop = pids, 0, threading.Event()
-        self.thread = threading.Thread(target=self.look)
-        self.thread.start()
-
-    def look(self):
-        while not self.stop.wait(0.1):
-            self.most = max(self.most, memory.memory(self.pids))
-
-    def end(self):
-        self.stop.set()
-        self.thread.join()
-        return self.most
+def reset(peak):
+    """Touches memory for both arrays and the blocks between them, in a cgroup of its own, and
+    forgets the peak so far. Older kernels can't: theirs is the peak of the whole run."""
+    touch = [memory.MEASURED[0], "-w", str(int(2.5 * GIB * (1 << 30)))]
+    subprocess.run([*memory.MEASURED, *touch], check=True)
+    try:
+        with open(peak, "w", encoding="ascii") as file:
+            file.write("0")
+    except (OSError, TypeError):
+        pass
 
 
 def run(way):
@@ -89,10 +78,6 @@ def run(way):
         cowshed.dask.install(shim=way == "cowshed")
     import dask.array as da
     from distributed import Client, LocalCluster, wait
-
-    def sent():
-        import cowshed.dask
-        return cowshed.dask.stats()
 
     def rechunk(height, width):
         x = da.map_blocks(fill, chunks=((BLOCK,) * (height // BLOCK), (BLOCK,) * (width // BLOCK)),
@@ -118,111 +103,27 @@ def run(way):
             raise SystemExit(f"{len(brokers)} brokers")
         pids += brokers
         client.run(lambda: __import__("gc").collect())
-        warm()
-        reset_peak()
-        peak = None if cgroup() else Peak([*memory.descendants(os.getpid()), *brokers])
+        peak = memory.cgroup_file("memory.max_usage_in_bytes", "memory.peak")
+        reset(peak)
         height = BLOCK * 4
         width = BLOCK * max(1, round(GIB * (1 << 27) / height / BLOCK))
         seconds, used = rechunk(height, width)
-        result = {"seconds": seconds, "cpu": used, "gib": height * width / (1 << 27),
-                  "peak": read_peak() if peak is None else peak.end(),
-                  "by": "cgroup" if peak is None else "pss"}
-        if way != "dask":
-            stats = client.run(sent).values()
-            result["by_handle"] = sum(s.get("bytes", 0) for s in stats) / (1 << 30)
-            result["copied"] = sum(s.get("copied", 0) for s in stats) / (1 << 30)
-    common.say(**result)
-
-
-# ---- A cgroup -----------------------------------------------------------------------------
-
-
-def cgroup():
-    return os.environ.get("BENCH_CGROUP", "")
-
-
-def peak_file():
-    for name in "memory.max_usage_in_bytes", "memory.peak":
-        path = os.path.join(cgroup(), name)
-        if os.path.exists(path):
-            return path
-    return None
-
-
-def warm():
-    """common.warm() for both arrays and the blocks between them, in a process outside of the
-    cgroup: older kernels can't reset its peak."""
-    def leave():
-        if cgroup():
-            path = os.path.join(os.path.dirname(cgroup()), "cgroup.procs")
-            with open(path, "w", encoding="ascii") as file:
-                file.write(str(os.getpid()))
-
-    subprocess.run([sys.executable, common.__file__, str(int(2.5 * GIB * (1 << 30)))],
-                   preexec_fn=leave, check=True)
-
-
-def reset_peak():
-    if cgroup():
-        try:
-            with open(peak_file(), "w", encoding="ascii") as file:
-                file.write("0")
-        except OSError:
-            pass  # older kernels: the peak is that of the whole run
-
-
-def read_peak():
-    with open(peak_file(), encoding="ascii") as file:
-        return int(file.read())
-
-
-def make_cgroup():
-    for root in CGROUPS:
-        path = os.path.join(root, f"cowshed-bench-{os.getpid()}")
-        try:
-            os.mkdir(path)
-        except OSError:
-            continue
-        if any(os.path.exists(os.path.join(path, n))
-               for n in ("memory.max_usage_in_bytes", "memory.peak")):
-            return path
-        os.rmdir(path)
-    return ""
-
-
-def one(rounds, way):
-    path = make_cgroup()
-
-    def enter():
-        if path:
-            with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
-                file.write(str(os.getpid()))
-
-    try:
-        common.attempt(rounds, way, [sys.executable, __file__, way], max(LIMIT, common.LIMIT),
-                       way != "dask", preexec_fn=enter, env={**os.environ, "BENCH_CGROUP": path})
-    finally:
-        for _ in range(300):  # the broker ends by itself when it has no clients
-            try:
-                os.rmdir(path or "/nonexistent")
-                break
-            except FileNotFoundError:
-                break
-            except OSError:
-                time.sleep(0.1)
+    for pid in brokers:  # it would outlive its clients, and keep the cgroup
+        os.kill(pid, signal.SIGTERM)
+    common.say(seconds=seconds, cpu=used, by="cgroup" if peak else "rss",
+               peak=int(memory.read(peak)) if peak else memory.largest())
 
 
 def report():
-    results = {way: common.Rounds() for way in WAYS}
-    for _ in range(ROUNDS):
-        for way in WAYS:
-            one(results[way], way)
+    ways = ["dask", *OURS]
+    results = common.measure(__file__, ways, limits=dict.fromkeys(ways, LIMIT),
+                             prefix=memory.MEASURED)
     print(f"rechunk of {GIB:g} GiB, 4 workers")
-    by = max((figures["by"] for rounds in results.values() for figures in rounds), default="pss")
-    for way in WAYS[1:]:
+    by = max((figures["by"] for rounds in results.values() for figures in rounds), default="rss")
+    for way in OURS:
         for figure, bar, on in (("seconds", 2, "speedup"), ("cpu", None, "speedup"),
                                 ("peak", 1, "ratio")):
-            common.line(f"{figure}/{way}", "bytes" if figure == "peak" else "s",
+            common.line(f"{figure}/{way.split()[-1]}", "bytes" if figure == "peak" else "s",
                         *(results[name].of(figure) for name in (way, "dask")),
                         bar=bar if way == "cowshed" else None, on=on,
                         by=by if figure == "peak" else None)

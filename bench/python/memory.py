@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Memory of several processes. Each page counts once, whether it is mapped or not.
+"""Memory of processes: what no other one maps, and what their cgroup is charged.
 
-Private pages and pages of files on disks are counted by the proportional set sizes (Pss) of all
-processes, in which a page counts once, whatever the number of its mappings. Shared memory lies in
-memfds and files of /dev/shm, whose pages may be mapped by several processes or by none. Each such
-file that one of the processes has open counts once, with all it holds (st_blocks). Of a file that
-is mapped, but open in none of them, the mapped pages count.
+bench/python.sh says by MEASURE where bench/plain_measure is. Ways that ran with MEASURED in front
+are in a memory cgroup of their own, if one can be made (bench/meter.h). It counts each page once,
+whether it is mapped or not.
 """
 
 import os
+import resource
 
-SHARED = "/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"  # the latter two have no descriptor
+MEASURED = os.environ.get("MEASURE", ""), "-o", os.devnull, "--"
 
 
 def private(pid):
@@ -19,85 +18,37 @@ def private(pid):
         return sum(int(text.split()[1]) << 10 for text in lines if text.startswith("Private_"))
 
 
-def _private(pid):
-    """Bytes of all but shared memory."""
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
-        facts = dict(line.split(":") for line in lines if line.startswith("Pss_"))
-    return sum(int(facts[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_File"))
+def cgroup_file(name1, name2):
+    """The path of a file of the cgroup that plain_measure made for this process, by its names in
+    both versions of cgroups; None without one."""
+    with open("/proc/self/cgroup", encoding="ascii") as lines:
+        for line in lines:
+            _, kind, path = line.strip().split(":", 2)
+            if "/cowshed-bench." in path and kind in ("memory", ""):
+                return (f"/sys/fs/cgroup/memory{path}/{name1}" if kind else
+                        f"/sys/fs/cgroup{path}/{name2}")
+    return None
 
 
-def _open_files(pid):
-    """{(device, inode): bytes} of the shared memory that a process has open."""
-    found = {}
-    for fd in os.scandir(f"/proc/{pid}/fd"):
-        try:
-            if os.readlink(fd.path).startswith(SHARED):
-                facts = os.stat(fd.path)
-                found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
-        except FileNotFoundError:
-            pass  # it was closed meanwhile
-    return found
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
 
 
-def _mappings(lines):
-    """(device and inode, fields) of each mapping of shared memory. `lines` are of smaps, or of
-    maps, which has no fields."""
-    key, facts = None, {}
-    for line in lines:
-        words = line.split(None, 5)
-        if not words[0].endswith(":"):
-            if key:
-                yield key, facts
-            key, facts = None, {}
-            if len(words) > 5 and words[5].startswith(SHARED):
-                major, minor = (int(part, 16) for part in words[3].split(":"))
-                key = os.makedev(major, minor), int(words[4])
-        elif key and words[0] in ("Pss:", "Anonymous:"):
-            facts[words[0]] = int(words[1]) << 10
-    if key:
-        yield key, facts
+def charged():
+    """(bytes of the cgroup without the pages of files on disks, "cgroup"); without a cgroup those
+    of the largest process so far, and "rss"."""
+    path = cgroup_file("memory.usage_in_bytes", "memory.current")
+    if not path:
+        return largest(), "rss"
+    facts = dict(line.split() for line in read(cgroup_file(*["memory.stat"] * 2)).splitlines())
+    files = int(facts.get("cache", facts.get("file"))) - int(facts["shmem"])
+    return int(read(path)) - files, "cgroup"
 
 
-def _mapped_alone(pid, known):
-    """Bytes of shared memory that a process maps and that is not in `known`."""
-    with open(f"/proc/{pid}/maps", encoding="utf-8") as lines:
-        if all(key in known for key, _ in _mappings(lines)):
-            return 0
-    with open(f"/proc/{pid}/smaps", encoding="utf-8") as lines:
-        # Anonymous pages are copies of a private mapping, which are not of the file.
-        return sum(max(0, facts["Pss:"] - facts["Anonymous:"])
-                   for key, facts in _mappings(lines) if key not in known)
-
-
-def memory(pids):
-    """Bytes of all pages of these processes. A process that has ended counts nothing."""
-    total, files = 0, {}
-    for count in _private, _open_files, lambda pid: _mapped_alone(pid, files):
-        for pid in pids:
-            try:
-                found = count(pid)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if isinstance(found, dict):
-                files.update(found)
-            else:
-                total += found
-    return total + sum(files.values())
-
-
-def descendants(pid):
-    """A process and its descendants that have not ended."""
-    children, found = {}, [pid]
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(parent, []).append(int(name))
-    for pid in found:  # the loop appends to this list
-        found += children.get(pid, [])
-    return found
+def largest():
+    return max(resource.getrusage(who).ru_maxrss
+               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) << 10
 
 
 def named(argument):

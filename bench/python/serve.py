@@ -2,9 +2,9 @@
 """Memory of N processes that read one array and patch a part of it for themselves.
 
 WORKERS processes get an array of GIB. Each reads a byte of each page and writes the share PATCH of
-the pages, chosen at random. The figure is the memory of all of them then: the pages of all
-processes and of their shared memory, each counted once (memory.py). Ours is frozen, sent through a
-queue, and cloned by each worker. The rivals, of which the best one counts:
+the pages, chosen at random. The figure is the memory of all of them then, by a cgroup (memory.py).
+Ours is frozen, sent through a queue, and cloned by each worker. The rivals, of which the best one
+counts:
 
     fork       an array of plain NumPy, which forked workers inherit: the kernel copies the pages
                that they write. It needs the array before the workers start
@@ -20,7 +20,7 @@ import statistics
 import time
 
 from common import line, main, measure, say, warm
-from memory import memory
+from memory import MEASURED, charged
 
 GIB = float(os.environ.get("GIB", "2"))
 WORKERS = 8
@@ -110,7 +110,8 @@ def run(way):
         assert all(outbox.get() == (pages, pages + int(pages * PATCH)) for _ in workers)
         seconds = time.perf_counter() - start
         assert (x[::PAGE] == 1).all()
-        say(bytes=memory([os.getpid(), *(worker.pid for worker in workers)]), seconds=seconds)
+        nbytes, by = charged()
+        say(bytes=nbytes, by=by, seconds=seconds)
         for inbox in inboxes:
             inbox.put(None)
         for worker in workers:
@@ -126,16 +127,17 @@ def best(found, figure):
 
 
 def report():
-    found = measure(__file__, WAYS)
+    found = measure(__file__, WAYS, prefix=MEASURED)
+    by = max((figures["by"] for rounds in found.values() for figures in rounds), default="rss")
     print(f"{WORKERS} workers, {GIB:g} GiB, {PATCH:.0%} of the pages patched by each: memory")
     for rounds in found.values():
         for r in rounds:
             r["size"] = r["bytes"] / (GIB * (1 << 30))
     size, seconds = (found["cowshed"].of(figure) for figure in ("size", "seconds"))
-    line("memory-of-the-array", "x", size, best(found, "size"), bar=1.15, on="ours")
+    line("memory-of-the-array", "x", size, best(found, "size"), bar=1.15, on="ours", by=by)
     line("seconds", "s", seconds, best(found, "seconds"))
     for way in WAYS[1:]:
-        line(f"memory-of-the-array/{way}", "x", size, found[way].of("size"), on="ratio")
+        line(f"memory-of-the-array/{way}", "x", size, found[way].of("size"), on="ratio", by=by)
         line(f"seconds/{way}", "s", seconds, found[way].of("seconds"))
 
 

@@ -84,6 +84,40 @@ static void of_storages(void)
 	ok(cow_window_shrink(SIZE_MAX)); /* all of it is kept */
 }
 
+/* The last reference to written bytes, few and many: the write takes them over as they are. */
+static struct cow_storage *heirs[3][2]; /* of each run of of_heirs(), and of each size */
+static int run;
+
+static void heirs_make(void)
+{
+	static const size_t bytes[] = { PAGE, 2 * MIB };
+
+	for (size_t i = 0; i < COUNT(heirs) * COUNT(bytes); i++) {
+		struct cow_storage *first = new_filled(bytes[i % 2], 0, 7);
+
+		heirs[i / 2][i % 2] = lazy(first);
+		cow_storage_unref(first);
+	}
+	run = 0;
+}
+
+static void heirs_end(void)
+{
+	for (size_t i = 0; i < COUNT(heirs) * 2; i++)
+		cow_storage_unref(heirs[i / 2][i % 2]);
+}
+
+static void of_heirs(void)
+{
+	uint64_t before = stats_now().steals;
+	void *p;
+
+	for (int i = 0; i < 2; i++)
+		ok(cow_storage_data_mut(heirs[run][i], &p));
+	ck_assert_uint_eq(stats_now().steals, before + 2);
+	run++;
+}
+
 static void of_the_engine(void)
 {
 	struct cow_stats stats = { .size = sizeof(stats) };
@@ -149,7 +183,7 @@ static void of_devices(void)
 }
 
 static void (*const quiet[])(void) = {
-	names, data_pointers, registries, of_storages, of_the_engine, of_tensors,
+	names, data_pointers, registries, of_storages, of_heirs, of_the_engine, of_tensors,
 	of_others, of_devices,
 };
 
@@ -164,6 +198,7 @@ START_TEST(makes_no_call)
 	ok(cow_tensor_on(s, COW_INT8, 1, SIZES(1000), NULL, 0, &t));
 	q = channels();
 	block = new_block(100000, 0);
+	heirs_make();
 	quiet[_i]();
 	for (int i = 0; i < 2; i++) {
 		fault_after(1, i ? FAULT_POOLS : EPERM);
@@ -171,6 +206,7 @@ START_TEST(makes_no_call)
 		if (fault_disarm())
 			ck_abort_msg("system call %ld", fault_fired_nr());
 	}
+	heirs_end();
 	cow_block_free(block);
 	cow_tensor_unref(q);
 	cow_tensor_unref(t);
