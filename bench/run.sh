@@ -16,8 +16,8 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill freeze share transparent curves sparse zeros fork churn
-	template cycle memory pair wrappers start copies tensors instructions redis prefork
-	programs file stall give broker scaling python'
+	mimalloc_bench template cycle memory moment pair wrappers start copies tensors instructions redis
+	prefork programs file stall give broker scaling python'
 failed=
 
 command="bench/run.sh${*:+ $*}"
@@ -43,7 +43,10 @@ cat "$out.part"
 
 for name in "$@"; do
 	echo "== $name"
-	if [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
+	if [ "$name" = mimalloc_bench ] && [ ! -d "${MIMALLOC_BENCH:-}" ]; then
+		echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
+		continue
+	elif [ -e "$here/$name.sh" ] && echo " $all border thp " | tr '\n\t' '  ' | grep -q " $name "; then
 		set -- sh "$here/$name.sh"
 	elif [ -x "$bin/$name" ]; then
 		set -- "$bin/$name"
