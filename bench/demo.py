@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: MIT
 """The Python programs of `make demo` (bench/demo.sh), one side of one of them at a time.
 
-    demo.py images|clone plain|cowshed MIB
+    demo.py images|clone|send|train plain|cowshed MIB
 
 Each prints its figures, one a line: a name and a number. A name that comes again has another
 figure of the same kind. bench/demo.sh knows the units. A wrong result ends the program with 1.
 
-`images` knows nothing of cowshed: the script runs it with and without the shim. In `clone` the
-sides differ by the lines that the reader of the demo would change. The other parts of the demo
-are bench/python/send.py and train.py.
+`images` knows nothing of cowshed: the script runs it with and without the shim. In the others
+the sides differ by the lines that the reader of the demo would change.
 """
 
+import os
 import sys
+import tempfile
+import threading
 import time
 
 import numpy as np
@@ -123,5 +125,107 @@ def clone(side, mib):
             say("all", whole.ms)
 
 
+# ---- send: an array to another process -------------------------------------------------------
+
+
+def receiver(arrays, answers):
+    while (array := arrays.get()) is not None:
+        answers.put(int(array[-1]))
+        answers.put(int(array.sum()))
+        del array
+
+
+def send(side, mib):
+    if side == "plain":
+        import multiprocessing
+
+        full = np.full
+    else:
+        import cowshed
+        import cowshed.multiprocessing as multiprocessing
+
+        full = cowshed.full
+    mp = multiprocessing.get_context("fork")
+    arrays, answers = mp.Queue(), mp.Queue()
+    process = mp.Process(target=receiver, args=(arrays, answers), daemon=True)
+    process.start()
+    for turn in range(1, 4):
+        array = full(mib << 20, turn, "u1")
+        with Clock() as whole:
+            with Clock() as got:
+                arrays.put(array)
+                check(answers.get() == turn, "another byte came")
+            check(answers.get() == turn * array.size, "other bytes came")
+        say("got", got.ms)
+        say("summed", whole.ms)
+        del array
+    arrays.put(None)
+    process.join()
+
+
+# ---- train: a loop of training that saves its state -----------------------------------------
+
+
+class Saving:
+    """Today's way: a copy of the state, which a thread writes."""
+
+    def __init__(self, state, path):
+        import copy
+
+        import torch
+
+        mine = copy.deepcopy(state)
+        self.thread = threading.Thread(target=torch.save, args=(mine, path), daemon=True)
+        self.thread.start()
+
+    def wait(self):
+        self.thread.join()
+
+
+def train(side, mib):
+    import torch
+
+    save = Saving
+    if side != "plain":
+        import cowshed
+
+        save = cowshed.checkpoint
+    torch.manual_seed(0)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))  # the others are for the saving
+    # Two layers. Adam keeps two more values for each weight.
+    width = max(64, int((mib * (1 << 20) / 4 / 3 / 2) ** 0.5))
+    model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(),
+                                torch.nn.Linear(width, width))
+    optimizer = torch.optim.Adam(model.parameters())
+    x = torch.randn(8, width)
+
+    def step():
+        with Clock() as clock:
+            loss = (model(x) - x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return clock.ms
+
+    with tempfile.TemporaryDirectory(dir=os.environ.get("DEMO_FOLDER")) as folder:
+        save({"warm": torch.ones(3)}, os.path.join(folder, "warm.safetensors")).wait()
+        step()
+        with Clock() as whole:
+            saving = None
+            for number in range(3):
+                say("step", step())
+                if saving:
+                    saving.wait()
+                with Clock() as pause:
+                    state = {"model": model.state_dict(),
+                             "optimizer": optimizer.state_dict()["state"]}
+                    saving = save(state, os.path.join(folder, "state.safetensors"))
+                say("pause", pause.ms)
+                say("beside", max(step() for _ in range(2)))
+            saving.wait()
+        say("whole", whole.ms)
+
+
 if __name__ == "__main__":
-    {"images": images, "clone": clone}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    {"images": images, "clone": clone, "send": send, "train": train}[sys.argv[1]](
+        sys.argv[2], int(sys.argv[3]))

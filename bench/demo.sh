@@ -3,9 +3,9 @@
 #
 # `make demo`: real programs, today's way and with cowshed, in about a minute
 #
-# The parts are redis-server that saves (bench/demo_redis.sh), and Python programs: workers
-# forked beside a data set, a copy of an array (bench/demo.py), an array for another process,
-# checkpoints of training (bench/python). Each part runs once on each side, in turns.
+# The parts are redis-server that saves (bench/demo_redis.sh), and the Python programs of
+# bench/demo.py: workers forked beside a data set, a copy of an array, an array for
+# another process, checkpoints of training. Each part runs once on each side, in turns.
 # More turns follow while the time allows, three at most. bench/demo_page.awk prints the
 # medians as a table and a plot. The losses are marked. Nothing here is a bar. A part
 # whose programs are missing is skipped.
@@ -45,7 +45,7 @@ title_of() { # PART MIB
 	images) echo "NumPy: $2 MiB of images (2.25 MiB each); 4 workers are forked for each pass" ;;
 	clone) echo "NumPy: an array of $2 MiB is copied: np.copy() | cowshed.clone()" ;;
 	send) echo "An array of $2 MiB to a process: multiprocessing | cowshed.multiprocessing" ;;
-	train) echo "PyTorch: training that saves $2 MiB: deepcopy(), thread | cowshed.snapshot()" ;;
+	train) echo "PyTorch: training that saves $2 MiB: deepcopy(), thread | cowshed.checkpoint()" ;;
 	esac
 }
 
@@ -120,29 +120,16 @@ finish() {
 	field peak_by <"$tmp/result" >>"$tmp/by"
 }
 
-# A program prints lines of `NAME VALUE`, or {"NAME": VALUE, ...}. The state of train.py has
-# 1152 MiB for each GIB.
 python_part() { # PART SIDE MIB
-	preload= exe=$python
-	case "$1 $2" in 'images cowshed' | 'send cowshed') preload=$shim ;; esac
-	case "$1 $2" in
-	'send plain') set -- "$@" python/send.py multiprocessing ;;
-	'send cowshed') set -- "$@" python/send.py cowshed ;;
-	'train plain') set -- "$@" python/train.py 'deepcopy and a thread' ;;
-	'train cowshed') set -- "$@" python/train.py 'cowshed.snapshot, install() alone' ;;
-	*) set -- "$@" demo.py "$@" ;;
-	esac
-	[ "$1" != train ] || exe=$torch_python
-	side_of=$1.$2 mib=$3 program=$here/$4
-	shift 4
-	start "$preload" PYTHONPATH="$build/python" PYTHONDONTWRITEBYTECODE=1 FOLDER="$tmp" WARM=no \
-		MIB="$mib" GIB="$(echo "$mib" | awk '{ print $1 / 1152 }')" CHECKPOINTS=3 \
-		"$exe" "$program" "$@"
-	finish "${side_of%.*}" "${side_of#*.}" || return 1
-	sed 's/[{}":]//g; s/, /\n/g' "$tmp/log" >"$tmp/figures"
+	preload=
+	[ "$1 $2" != 'images cowshed' ] || preload=$shim
+	[ "$1" = train ] && exe=$torch_python || exe=$python
+	start "$preload" PYTHONPATH="$build/python" PYTHONDONTWRITEBYTECODE=1 DEMO_FOLDER="$tmp" \
+		"$exe" "$here/demo.py" "$1" "$2" "$3"
+	finish "$1" "$2" || return 1
 	while read -r name value; do
-		echo "$value" >>"$tmp/$side_of.$name"
-	done <"$tmp/figures"
+		echo "$value" >>"$tmp/$1.$2.$name"
+	done <"$tmp/log"
 }
 
 one() { # PART SIDE
@@ -175,12 +162,12 @@ images peak 1 MiB memory|memory at its peak|images: memory
 clone copy 1 ms time|the copy|copy
 clone part 1 ms time|the same, and 1 % of it is written|copy, write 1 %
 clone all 1 ms time|a copy, and all of it is rewritten|copy, rewrite all
-send got 1000 ms time|until the process has read a byte|send: a byte read
-send summed 1000 ms time|until it has added up all bytes|send: all bytes read
+send got 1 ms time|until the process has read a byte|send: a byte read
+send summed 1 ms time|until it has added up all bytes|send: all bytes read
 send peak 1 MiB memory|memory of both at the peak|send: memory
-train median 1000 ms time|the loop stops for a checkpoint|checkpoint: the stop
-train first 1000 ms time|the step after it, while it is written|checkpoint: the next step
-train lost 1000 ms time|time lost for each, with five steps after|checkpoint: time lost
+train pause 1 ms time|the loop stops for a checkpoint|checkpoint: the stop
+train beside 1 ms time|longest step while it is written|checkpoint: steps beside
+train whole 0.001 s time|9 steps and 3 checkpoints in all|checkpoint: whole loop
 train peak 1 MiB memory|memory at its peak|checkpoint: memory'
 
 # The lines for demo_page.awk of the parts that ran.
@@ -249,7 +236,7 @@ in_turn=$(for part in $ran; do
 	redis) echo "$saves saves" ;;
 	images) echo '3 passes of 4 workers' ;;
 	clone) echo '3 copies' ;;
-	send) echo '10 arrays sent' ;;
+	send) echo '3 arrays sent' ;;
 	train) echo '3 checkpoints' ;;
 	esac
 done | paste -sd, | sed 's/,/, /g')

@@ -33,10 +33,7 @@ def say(**figures):
 def warm(nbytes):
     """Called in the interpreter that measures, after its imports: touches and frees as much memory
     as all processes of the largest way need. Memory that the host of a virtual machine has taken
-    back costs several times more at its first touch (warm_host() of bench/common.h). WARM=no is
-    for a caller that touched memory before, and measures the peak of the interpreter."""
-    if os.environ.get("WARM") == "no":
-        return
+    back costs several times more at its first touch (warm_host() of bench/common.h)."""
     with open("/proc/meminfo", encoding="ascii") as lines:
         facts = dict(line.split(":") for line in lines)
     nbytes = min(int(nbytes), int(facts["MemAvailable"].split()[0]) * 768)  # of 1024: 3/4

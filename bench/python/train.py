@@ -33,7 +33,7 @@ import zlib
 from common import line, main, measure, save, say, table, warm
 
 LAYERS, STEPS, KEPT = 6, 5, 5
-SIZE = int(64 * min(1, float(os.environ.get("GIB", "1"))) ** 0.5) * 64
+SIZE = 4096 if float(os.environ.get("GIB", "1")) >= 1 else 1024
 CHECKPOINTS = int(os.environ.get("CHECKPOINTS", "20"))
 FOLDER = os.environ.get("FOLDER")
 SHIM, INSTALL = "cowshed.snapshot, shim", "cowshed.snapshot, install() alone"
