@@ -72,7 +72,6 @@ static void
 child_main(void)
 {
 	struct cow__moment_desk *d = of_child;
-
 	uint32_t turn;
 
 	while ((turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE)) != OVER &&
@@ -108,14 +107,15 @@ cow__moment_begin(struct cow__moment *ret)
 	if (!is_in_our_namespace())
 		return -EAGAIN;
 	at = sys_mmap(NULL, sizeof(*ret->desk), PROT_READ | PROT_WRITE,
-	                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
+	              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at < 0)
 		return (int)at;
 	*ret = (struct cow__moment){ .desk = (struct cow__moment_desk *)at };
 	of_child = ret->desk;
 	ret->desk->parent = (int32_t)cow__syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	ret->pid = cow__thread_clone(CLONE_FILES | CLONE_FS, ret->desk->stack + STACK - 64, child_main);
+	/* Not CLONE_FS: while another process has its directories, the kernel refuses setns(), and lets
+	 * no program gain rights by exec. */
+	ret->pid = cow__thread_clone(CLONE_FILES, ret->desk->stack + STACK - 64, child_main);
 	if (ret->pid > 0)
 		return 0;
 	(void)sys_munmap(ret->desk, sizeof(*ret->desk));
@@ -231,11 +231,18 @@ cow__moment_read(struct cow__moment *m, const struct cow__run *runs, uint32_t n,
 	return 0;
 }
 
-void
+/* Another thread may have waited for the child, and its number may be another process's by now. So
+ * what was read counts only if the child is still there, and ours. */
+int
 cow__moment_end(struct cow__moment *m)
 {
+	long r = m->pid ? cow__syscall(SYS_wait4, m->pid, 0, __WALL | WNOHANG, 0, 0, 0) : -ECHILD;
+
+	if (r == m->pid || r == -ECHILD)
+		m->pid = 0;
 	if (m->pid)
 		give_turn(m->desk, OVER);
+	return r == 0 ? 0 : -EAGAIN;
 }
 
 bool

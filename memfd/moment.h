@@ -41,8 +41,9 @@ int cow__moment_begin(struct cow__moment *ret);
 int cow__moment_read(struct cow__moment *m, const struct cow__run *runs, uint32_t n, char *to,
                      uintptr_t delta);
 
-/* Tells the child to end: nobody reads there any more. */
-void cow__moment_end(struct cow__moment *m);
+/* Tells the child to end: nobody reads there any more. -EAGAIN: it had ended before, so nothing of
+ * what was read counts. */
+int cow__moment_end(struct cow__moment *m);
 
 /* Has it ended? It needs a processor for that, so `wait` may take some ms. Then nothing is left of
  * it, and m->desk is NULL. In a forked child it has ended, since it is no child of that. */

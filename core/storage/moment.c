@@ -191,15 +191,17 @@ cow__moment_job(uint64_t now)
 	return !last.desk || cow__moment_reap(&last, false) ? UINT64_MAX : COW__MOMENT_REST_NS;
 }
 
-static void
+static int
 end_moment(struct cow__moment *m)
 {
-	cow__moment_end(m);
+	int r = cow__moment_end(m);
+
 	last = *m;
 	if (cow__engine.use_helper)
 		cow__helper_want(true);
 	else
 		(void)cow__moment_reap(&last, true);
+	return r;
 }
 
 static int
@@ -207,7 +209,7 @@ take_moment(struct cow_storage *const *storages, size_t n, uint64_t *copied,
             struct cow__allocation **data)
 {
 	struct cow__moment m;
-	int r;
+	int r, ended;
 
 	cow__engine_lock();
 	(void)cow__moment_reap(&last, true);
@@ -217,7 +219,8 @@ take_moment(struct cow_storage *const *storages, size_t n, uint64_t *copied,
 	withhold_all(storages, n);
 	if (r == 0) {
 		r = make_all(&m, storages, n, copied, data);
-		end_moment(&m);
+		ended = end_moment(&m);
+		r = r < 0 ? r : ended;
 	}
 	cow__engine_unlock();
 	return r;
