@@ -618,8 +618,14 @@ int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
  *              advice; or the process has set a filter of system calls
  *   -EBUSY     memory may be under I/O (see `devices` in docs/options.md), or the call interrupted the
  *              library, or comes from a child of vfork()
- *   -EAGAIN    there can be no child (RLIMIT_NPROC, a filter, a new PID namespace), or it was killed
+ *   -EAGAIN    there can be no child (RLIMIT_NPROC, a filter, no /proc, a new PID namespace), it was
+ *              killed or stopped, or memory that the program protected can't be read
  *   -ENOMEM
+ *
+ * Without the shim the library does not see that the program gave anonymous memory MADV_WIPEONFORK
+ * (option `backing=anon`, or where there are no memfds): its clone is zero.
+ * `ret` must not lie in `storages`. A program that is executed right after the call has a process
+ * for good that has ended (a zombie), and that only waits with __WALL find.
  */
 int cow_storages_clone_at_once(struct cow_storage *const *storages, size_t n, uint64_t *ret_copied,
                                struct cow_storage **ret);

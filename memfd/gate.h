@@ -56,6 +56,9 @@ extern uint32_t cow__sandboxed;
  * of signals, which must not run in a child. `lodgers`: the end of a child that has the process's
  * memory leaves the process alone. Returns what the gate becomes. */
 enum cow__gate cow__tries_make(bool handlers, bool lodgers);
+/* The flag of SYS_clone by which a child without the process's memory is tried: the kernel refuses
+ * it, since it wants CLONE_VM besides. */
+#define COW__FORKS CLONE_SIGHAND
 /* Did this call end a child? */
 bool cow__tries_killed(long nr, long a, long b, long c, long d);
 

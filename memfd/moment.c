@@ -7,11 +7,13 @@
  * step.
  */
 #include "memfd/moment.h"
+#include "memfd/gate.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
 
 #include <linux/futex.h>
 #include <linux/sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -20,6 +22,7 @@
 #define STACK ((size_t)32 << 10)
 #define BUFFER ((size_t)256 << 10) /* stays in the caches */
 #define LOOK_NS 100000000
+#define LOOKS 50   /* so many without a sign of life: some seconds, for a busy machine */
 #define AT_ONCE 64 /* runs in one question */
 
 enum turn {
@@ -31,6 +34,7 @@ enum turn {
 struct cow__moment_desk {
 	uint32_t turn; /* futex */
 	int32_t parent;
+	uint32_t beat; /* the process raises it while it reads */
 	uint32_t n;
 	struct cow__run runs[AT_ONCE]; /* the question: no more bytes than the buffer has */
 	char stack[STACK] __attribute__((aligned(64)));
@@ -66,16 +70,29 @@ answer(struct cow__moment_desk *d)
 	}
 }
 
+/* Is the caller still there? The process may have been killed, or have executed a program: that has
+ * the same number, but raises nothing. */
+static bool
+is_wanted(struct cow__moment_desk *d, uint32_t *beat, int *looks)
+{
+	uint32_t now = __atomic_load_n(&d->beat, __ATOMIC_RELAXED);
+
+	*looks = now == *beat ? *looks + 1 : 0;
+	*beat = now;
+	return *looks < LOOKS && cow__syscall(SYS_getppid, 0, 0, 0, 0, 0, 0) == d->parent;
+}
+
 /* Only calls of the kernel, directly: what the library knows of locks and threads is the parent's. A
  * filter may end the child for one of them. */
 static void
 child_main(void)
 {
 	struct cow__moment_desk *d = of_child;
-	uint32_t turn;
+	uint32_t turn, beat = 0;
+	int looks = 0;
 
 	while ((turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE)) != OVER &&
-	       cow__syscall(SYS_getppid, 0, 0, 0, 0, 0, 0) == d->parent)
+	       is_wanted(d, &beat, &looks))
 		if (turn == ASKED) {
 			answer(d);
 			give_turn(d, IDLE);
@@ -91,9 +108,9 @@ is_in_our_namespace(void)
 {
 	struct stat ours, childs;
 
-	return sys_fstatat(AT_FDCWD, "/proc/self/ns/pid", &ours, 0) < 0 ||
-	       (sys_fstatat(AT_FDCWD, "/proc/self/ns/pid_for_children", &childs, 0) == 0 &&
-	        ours.st_ino == childs.st_ino);
+	return sys_fstatat(AT_FDCWD, "/proc/self/ns/pid", &ours, 0) == 0 &&
+	       sys_fstatat(AT_FDCWD, "/proc/self/ns/pid_for_children", &childs, 0) == 0 &&
+	       ours.st_ino == childs.st_ino;
 }
 
 int
@@ -104,7 +121,7 @@ cow__moment_begin(struct cow__moment *ret)
 #if defined(COW_SANITIZED)
 	return -EAGAIN; /* their runtimes can't handle such a child */
 #endif
-	if (!is_in_our_namespace())
+	if (!is_in_our_namespace() || (cow__gate_state && !cow__gate_lets(SYS_clone, COW__FORKS, 0, 0, 0)))
 		return -EAGAIN;
 	at = sys_mmap(NULL, sizeof(*ret->desk), PROT_READ | PROT_WRITE,
 	              MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -119,7 +136,7 @@ cow__moment_begin(struct cow__moment *ret)
 	if (ret->pid > 0)
 		return 0;
 	(void)sys_munmap(ret->desk, sizeof(*ret->desk));
-	return (int)ret->pid;
+	return ret->pid == -ENOMEM ? -ENOMEM : -EAGAIN;
 }
 
 /* Waits for the answer. False: the child has ended. */
@@ -128,14 +145,14 @@ is_answered(struct cow__moment *m)
 {
 	long r;
 
-	while (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED) {
+	for (int i = 0; __atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) == ASKED; i++) {
 		sleep_while(m->desk, ASKED);
 		if (__atomic_load_n(&m->desk->turn, __ATOMIC_ACQUIRE) != ASKED)
 			break;
 		r = cow__syscall(SYS_wait4, m->pid, 0, __WALL | WNOHANG, 0, 0, 0);
 		if (r == m->pid || r == -ECHILD)
 			m->pid = 0;
-		if (r != 0) /* or that can't be known */
+		if (r != 0 || i == LOOKS) /* or that can't be known, or somebody stopped it */
 			return false;
 	}
 	return true;
@@ -218,6 +235,7 @@ cow__moment_read(struct cow__moment *m, const struct cow__run *runs, uint32_t n,
 	long r;
 
 	while (n) {
+		__atomic_fetch_add(&m->desk->beat, 1, __ATOMIC_RELAXED);
 		count = take(&runs, &n, &at, some, &bytes);
 		if (!m->pid)
 			return -EAGAIN;
@@ -240,14 +258,19 @@ cow__moment_end(struct cow__moment *m)
 
 	if (r == m->pid || r == -ECHILD)
 		m->pid = 0;
-	if (m->pid)
+	if (m->pid) {
 		give_turn(m->desk, OVER);
+		/* One that somebody stopped would not end. */
+		(void)cow__syscall(SYS_kill, m->pid, SIGKILL, 0, 0, 0, 0);
+	}
 	return r == 0 ? 0 : -EAGAIN;
 }
 
 bool
 cow__moment_reap(struct cow__moment *m, bool wait)
 {
+	if (m->desk && m->desk->parent != (int32_t)cow__syscall(SYS_getpid, 0, 0, 0, 0, 0, 0))
+		m->pid = 0; /* a fork took it along */
 	if (m->pid && cow__syscall(SYS_wait4, m->pid, 0, __WALL | (wait ? 0 : WNOHANG), 0, 0, 0) == 0)
 		return false;
 	if (m->desk)

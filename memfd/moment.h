@@ -13,7 +13,7 @@
  * processor made it. So the child is a fork in the kernel's sense alone. It runs no code but the
  * copies, no handlers of forks, and no signal handlers; it shares the table of descriptors, so none
  * stays open by it; and it sends no signal when it ends, so wait() does not find it. If the process is
- * killed, the child ends within 0.1 seconds.
+ * killed, the child ends within 0.1 seconds; if it executes a program, within some seconds.
  *
  * Memory that is mapped shared, or that children don't inherit (MADV_DONTFORK), is not held. The
  * caller maps it private before, and lets children inherit it.

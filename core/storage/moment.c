@@ -72,8 +72,8 @@ hold(struct cow__tile *t)
 {
 	int r = 0;
 
-	if (t->map.backing == COW__ANON) /* it is */
-		return 0;
+	if (t->map.backing == COW__ANON) /* it is, but for what the program asked */
+		return t->map.attributes || t->map.overlay ? -ENOTSUP : 0;
 	if (!cow__can(t, COW__TO_VIEW)) /* the program changed the mapping */
 		return -ENOTSUP;
 	if (!cow__is_frozen(t)) {
@@ -85,14 +85,20 @@ hold(struct cow__tile *t)
 	return r < 0 ? r : cow__map_inherit(cow__tile_start(t), t->bytes, true);
 }
 
+/* *ret: so many are held. */
 static int
-hold_all(struct cow_storage *const *storages, size_t n)
+hold_all(struct cow_storage *const *storages, size_t n, size_t *ret)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < n; i++)
-		if (source_of(storages[i]) == TILE)
-			r = hold(storages[i]->data->tile);
+	for (*ret = 0; r == 0 && *ret < n; *ret += r == 0) {
+		enum source source = source_of(storages[*ret]);
+
+		if (source == NOWHERE) /* since check() */
+			r = -ENOTSUP;
+		if (source == TILE)
+			r = hold(storages[*ret]->data->tile);
+	}
 	return r;
 }
 
@@ -143,7 +149,7 @@ make_data(struct cow__moment *m, const struct cow_storage *s, uint64_t *copied,
 	size_t some = 0;
 	int r = cow__view_of_moment(s->data->tile, m, &some, &t);
 
-	if (r == -E2BIG || r == -ENOTSUP) {
+	if (r < 0 && r != -ENOMEM && r != -EAGAIN) { /* or what was written can't be known */
 		some = s->bytes;
 		r = copy_all(m, s->data->tile, s->bytes, &t);
 	}
@@ -209,14 +215,15 @@ take_moment(struct cow_storage *const *storages, size_t n, uint64_t *copied,
             struct cow__allocation **data)
 {
 	struct cow__moment m;
+	size_t held;
 	int r, ended;
 
 	cow__engine_lock();
 	(void)cow__moment_reap(&last, true);
-	r = hold_all(storages, n);
+	r = hold_all(storages, n, &held);
 	if (r == 0)
 		r = cow__moment_begin(&m);
-	withhold_all(storages, n);
+	withhold_all(storages, held);
 	if (r == 0) {
 		r = make_all(&m, storages, n, copied, data);
 		ended = end_moment(&m);

@@ -18,7 +18,7 @@ PAGE = os.path.join(HERE, "../../docs/tutorial.md")
 
 with open(PAGE, encoding="utf-8") as page:
     TEXT = page.read()
-PROGRAMS = re.findall(r"^```python\n(# (\w+\.py)\n.*?)^```", TEXT, re.M | re.S)
+PROGRAMS = re.findall(r"^```(?:python|c)\n((?:#|//) (\w+\.(?:py|c))\n.*?)^```", TEXT, re.M | re.S)
 COMMANDS = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", TEXT, re.M | re.S)
 
 
@@ -37,7 +37,7 @@ def test_dots_stay_within_a_line():
 
 
 def test_there_are_some():
-    assert len(PROGRAMS) == 4 and len(COMMANDS) == 8
+    assert len(PROGRAMS) == 5 and len(COMMANDS) == 9
 
 
 @pytest.mark.parametrize("number", range(len(COMMANDS)))
@@ -51,7 +51,10 @@ def test_command(number, tmp_path):
         (tmp_path / name).write_text(text, encoding="utf-8")
     path = [os.path.dirname(sys.executable), os.path.join(BUILD, "bin"), os.environ["PATH"]]
     environment = os.environ | {
-        "PATH": ":".join(path), "PYTHONPATH": os.path.abspath(os.path.join(BUILD, "python"))}
+        "PATH": ":".join(path), "PYTHONPATH": os.path.abspath(os.path.join(BUILD, "python")),
+        "CPATH": os.path.abspath(os.path.join(HERE, "../../include")),
+        "LIBRARY_PATH": os.path.abspath(os.path.join(BUILD, "lib")),
+        "LD_LIBRARY_PATH": os.path.abspath(os.path.join(BUILD, "lib"))}
     got = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, timeout=100,
                          stdout=subprocess.PIPE, check=False, text=True).stdout
     assert prints(wanted, got), got
