@@ -82,7 +82,12 @@ hold(struct cow__tile *t)
 	}
 	if (cow__old_tables_pending())
 		cow__helper_want(false);
-	return r < 0 ? r : cow__map_inherit(cow__tile_start(t), t->bytes, true);
+	if (r < 0)
+		return r;
+	r = cow__map_inherit(cow__tile_start(t), t->bytes, true);
+	if (r < 0) /* it came up to some part */
+		(void)cow__map_inherit(cow__tile_start(t), t->bytes, false);
+	return r;
 }
 
 /* *ret: so many are held. */
@@ -158,7 +163,12 @@ make_data(struct cow__moment *m, const struct cow_storage *s, uint64_t *copied,
 		if (r < 0)
 			cow__extent_free(t);
 	}
-	*copied += cow__min(some, s->bytes);
+	some = cow__min(some, s->bytes);
+	*copied += some;
+	if (r == 0) {
+		cow__stat_add(clones_paged, 1);
+		cow__stat_add(bytes_not_copied, s->bytes - some);
+	}
 	return r;
 }
 
