@@ -106,9 +106,9 @@ DRIVER_FLAGS := -fPIC -fvisibility=hidden
 # Code that waits for the kernel or the disk, and is part of every program under the shim: small
 # rather than fast.
 SMALL := core/program/% core/fork/border.c core/fork/eager.c core/fork/retire.c \
-	core/memory/stranger.c core/base/feature.c core/base/settings.c core/storage/moment.c \
-	memfd/moment.c memfd/probe.c memfd/tries.c share/file.c share/broker.c share/broker_put.c \
-	share/export.c share/group.c share/io.c share/transfer.c
+	core/memory/stranger.c core/base/feature.c core/base/profile.c core/base/settings.c \
+	core/storage/moment.c memfd/moment.c memfd/probe.c memfd/tries.c share/file.c share/broker.c \
+	share/broker_put.c share/export.c share/group.c share/io.c share/transfer.c
 flags = $(FLAGS_$(firstword $(subst /, ,$(1)))) \
 	$(if $(filter plain,$(MODE)),$(if $(filter $(SMALL),$(1)),-Os)) \
 	$(if $(filter $(NO_TLS),$(1)),-fno-stack-protector) \
