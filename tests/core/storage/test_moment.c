@@ -11,13 +11,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,13 +98,14 @@ static void drop_clones(void)
 }
 
 /* Beside the writer, `times` times. */
-static void look(int times)
+static bool is_right(int times)
 {
 	pthread_t thread;
 	bool right = true;
 
 	stops = false;
-	ck_assert_int_eq(pthread_create(&thread, NULL, writes, NULL), 0);
+	if (pthread_create(&thread, NULL, writes, NULL) != 0)
+		return false;
 	for (int i = 0; right && i < times; i++) {
 		ok(cow_storages_clone_at_once(storages, nstorages, NULL, clones));
 		right = is_one_moment();
@@ -108,8 +114,13 @@ static void look(int times)
 	}
 	stops = true;
 	pthread_join(thread, NULL);
-	ck_assert(right);
 	forget_storages();
+	return right;
+}
+
+static void look(int times)
+{
+	ck_assert(is_right(times));
 }
 
 /* Few cells in many pages, in more than one storage, one of them a small one. */
@@ -371,10 +382,59 @@ START_TEST(without_privileges)
 }
 END_TEST
 
-int main(void)
+/* A filter ends the process for one call, and came with exec. */
+static void filtered(void *arg)
+{
+	bool forks = *(int *)arg == 1;
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forks ? SYS_clone : SYS_process_vm_readv, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, forks ? CLONE_VM : 0, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { COUNT(filter), filter };
+
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(0); /* the kernel has none */
+	execl("/proc/self/exe", "test_moment", forks ? "no-forks" : "no-reading", NULL);
+	_exit(127);
+}
+
+START_TEST(under_a_filter)
+{
+	in_child(filtered, &_i);
+}
+END_TEST
+
+/* The program that it executes: 0 if all is as it should be. */
+static int run_filtered(bool may_fork)
+{
+	pthread_t thread;
+	int r;
+
+	if (may_fork) /* the child answers */
+		return !is_right(20);
+	stops = false;
+	if (pthread_create(&thread, NULL, writes, NULL) != 0)
+		return 1;
+	r = cow_storages_clone_at_once(storages, 1, NULL, clones);
+	stops = true;
+	pthread_join(thread, NULL);
+	return r != -EAGAIN || clones[0];
+}
+
+int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("moment");
 	TCase *tcase = add_case(suite, "moment");
+
+	if (argc == 2) {
+		add_storage(MIB, 100 * KIB);
+		return run_filtered(strcmp(argv[1], "no-reading") == 0);
+	}
 
 	tcase_add_test(tcase, refused_storages);
 	tcase_add_test(tcase, beside_a_device);
@@ -391,5 +451,6 @@ int main(void)
 	tcase_add_test(tcase, no_first_process_of_a_namespace);
 	tcase_add_loop_test(tcase, killed_children, 0, 2);
 	tcase_add_test(tcase, without_privileges);
+	tcase_add_loop_test(tcase, under_a_filter, 0, 2);
 	return run_suite(suite);
 }
