@@ -79,17 +79,13 @@ is_shortage(long r)
 	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
 }
 
-/* Devices that every program has: null, zero, full, random, urandom, and terminals. Their names are
- * not asked for, because that takes longer than all other questions. */
+/* Terminals are not asked for their names, because that takes longer than all other questions. */
 static bool
-is_plain_device(const struct stat *st)
+is_terminal(const struct stat *st)
 {
-	unsigned a = major(st->st_rdev), b = minor(st->st_rdev);
+	unsigned a = major(st->st_rdev);
 
-	if (!S_ISCHR(st->st_mode) || *named)
-		return false;
-	return a == 1 ? b == 3 || b == 5 || (b >= 7 && b <= 9)
-	              : a == 4 || (a == 5 && b == 0) || (a >= 136 && a <= 143);
+	return S_ISCHR(st->st_mode) && !*named && (a == 4 || (a >= 136 && a <= 143));
 }
 
 static bool
@@ -149,7 +145,7 @@ ask_descriptor(int fd)
 	r = SYS3(SYS_fstat, fd, &st, 0);
 	if (r < 0)
 		return is_shortage(r) ? PINS : CLOSED;
-	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode) || is_plain_device(&st))
+	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode) || is_terminal(&st))
 		return HARMLESS;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */
