@@ -572,7 +572,9 @@ int cow_storage_expose(struct cow_storage *storage, void **ret);
  *
  * Threads: cloning is a read. Other threads may go on reading and writing a
  * transparent source. Then the promise is memcpy()'s: writes that ended before
- * the call are in the clone, and later ones are not.
+ * the call are in the clone, and later ones are not. Of those during the call a
+ * later one may be in it without an earlier one, unless all are cloned at one
+ * moment (cow_storages_clone_at_once()).
  *
  *   -ENOMEM
  *   -ENODEV   external memory of a device that has no allocator
@@ -604,8 +606,8 @@ int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
  * a write also has every write that was before it, in whichever storage. (The clones of
  * cow_storages_lazy_clone() may have later writes, and lack earlier ones.) No thread is stopped. The
  * kernel takes the moment by a fork of the process, whose child runs none of the program's code, sends
- * no signal, and ends at once. So the call costs a fork, and the pages that were
- * written since the previous clone are copied. A process with one thread needs no fork. ret[i] becomes
+ * no signal, and ends at once. So the call costs a fork, and copies the pages that were written since
+ * the first clone froze the storage. A process with one thread needs no fork. ret[i] becomes
  * the clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the number of bytes that
  * were copied. A *tracked* storage must not be written during the call, as for every clone.
  *

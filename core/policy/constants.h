@@ -217,6 +217,7 @@
 /* ---- Clones of one moment (core/storage/moment.c) ---- */
 
 /* Reasoned: */
+#define COW__MOMENT_GAP (64 * KIB)   /* a hole up to the next multiple is copied: finding it takes longer */
 #define COW__MOMENT_REST_NS 1000000u /* the helper looks again whether a child has ended */
 #define COW__PIECES_MOST 48          /* with many more a tile never thaws */
 #define COW__PIECES_COMPARED 64      /* with more the answer is that others read the pages */

@@ -31,13 +31,13 @@
 #include "core/memory/helper.h"
 #include "core/memory/resident.h"
 #include "core/memory/state.h"
-#include "core/storage/storage.h"
 #include "core/policy/constants.h"
+#include "core/storage/storage.h"
 #include "memfd/map.h"
 #include "memfd/moment.h"
 #include "memfd/pins.h"
-#include "memfd/signals.h"
 #include "memfd/process.h"
+#include "memfd/signals.h"
 #include "memfd/thread.h"
 
 #include <string.h>
@@ -119,13 +119,15 @@ withhold_all(struct cow_storage *const *storages, size_t n)
 
 /* All that the source has, where views would take too many mappings. */
 static int
-copy_all(struct cow__moment *m, struct cow__tile *from, size_t bytes, struct cow__tile **ret)
+copy_all(struct cow__moment *m, struct cow__tile *from, size_t bytes, size_t *ret_copied,
+         struct cow__tile **ret)
 {
 	size_t at = 0, start, end, dirty;
 	struct cow__run run;
 	char *to;
 	int r = cow__extent_new(bytes, 0, COW__EXTENT_WHOLE, ret, &dirty), more;
 
+	*ret_copied = 0;
 	if (r < 0)
 		return r;
 	to = (char *)cow__tile_start(*ret);
@@ -133,14 +135,15 @@ copy_all(struct cow__moment *m, struct cow__tile *from, size_t bytes, struct cow
 	while (r == 0 && (more = cow__sparse_next_locked(from, at, bytes, &start, &end)) != 0) {
 		if (more < 0) /* it can't be known */
 			start = at, end = bytes;
-		end = cow__min(cow__round_up(end, COW__LAYERED_LEAST), bytes); /* small gaps, too */
+		end = cow__min(cow__round_up(end, COW__MOMENT_GAP), bytes);
 		run = (struct cow__run){ cow__tile_start(from) + start, cow__tile_start(from) + end };
 		r = cow__moment_read(m, &run, 1, to + start, 0);
+		*ret_copied += end - start;
 		at = end;
 		if (at >= bytes)
 			break;
 	}
-	cow__stat_add(bytes_copied, bytes);
+	cow__stat_add(bytes_copied, *ret_copied);
 	if (r < 0)
 		cow__extent_free(*ret);
 	return r;
@@ -155,8 +158,7 @@ make_data(struct cow__moment *m, const struct cow_storage *s, uint64_t *copied,
 	int r = cow__view_of_moment(s->data->tile, m, &some, &t);
 
 	if (r < 0 && r != -ENOMEM && r != -EAGAIN) { /* or what was written can't be known */
-		some = s->bytes;
-		r = copy_all(m, s->data->tile, s->bytes, &t);
+		r = copy_all(m, s->data->tile, s->bytes, &some, &t);
 	}
 	if (r == 0) {
 		r = cow__allocation_on_tile(t, ret);
@@ -199,7 +201,7 @@ make_all(struct cow__moment *m, struct cow_storage *const *storages, size_t n, u
 
 static struct cow__moment last; /* whose child may not have ended yet */
 
-/* The child has other work to end than the caller has time for. */
+/* A child needs a processor to end, which other threads may keep for ms: nobody waits for that. */
 uint64_t
 cow__moment_job(uint64_t now)
 {
@@ -231,6 +233,8 @@ take_moment(struct cow_storage *const *storages, size_t n, uint64_t *copied,
 	cow__engine_lock();
 	(void)cow__moment_reap(&last, true);
 	r = hold_all(storages, n, &held);
+	if (cow__engine.retired) /* since check(): a filter may forbid the child */
+		r = -ENOTSUP;
 	if (r == 0)
 		r = cow__moment_begin(&m);
 	withhold_all(storages, held);
@@ -331,10 +335,12 @@ cow_storages_clone_at_once(struct cow_storage *const *storages, size_t n, uint64
 		ret[i] = NULL;
 	r = check(storages, n);
 	if (r == 0 && n) {
-		(void)cow__signals_block(&signals);
-		alone = cow__thread_alone(NULL);
-		r = alone ? cow_storages_lazy_clone(storages, n, &copied, ret)
-		          : by_child(storages, n, &copied, ret);
+		/* Else a handler could write between two clones, or run in the child. */
+		r = cow__signals_block(&signals) ? 0 : -EAGAIN;
+		alone = r == 0 && cow__thread_alone(NULL);
+		if (r == 0)
+			r = alone ? cow_storages_lazy_clone(storages, n, &copied, ret)
+			          : by_child(storages, n, &copied, ret);
 		cow__signals_restore(&signals);
 	}
 	if (r < 0)

@@ -6,6 +6,9 @@
  *   child     answers, or ends when it is over, or when the process has gone
  *   somebody  kills either of them at any step
  *
+ * A process that executes a program has gone, too. Not modelled: the kill after the end was asked for,
+ * for a child that somebody stopped, and how the child finds out that the process has gone.
+ *
  * A sleep ends when the word has changed, when its time has passed, or for no reason. SPIN tries
  * every order of the steps.
  *
